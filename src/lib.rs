@@ -1,0 +1,3 @@
+//! A forward proxy that makes any web client obey robots.txt.
+
+pub mod robots;

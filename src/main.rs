@@ -1,0 +1,3 @@
+//! The `robots-proxy` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! robots.txt as a library of its own.
