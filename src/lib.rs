@@ -1,3 +1,4 @@
 //! A forward proxy that makes any web client obey robots.txt.
 
+pub mod clock;
 pub mod robots;

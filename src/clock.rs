@@ -1,0 +1,109 @@
+//! The one clock.
+//!
+//! Rules and parts take the time as a plain value; this file is where the value comes from, and clippy keeps it so.
+//! [`now`] is std's `Instant` taken from tokio's clock: it follows paused time, so a test plays an hour of Crawl-delay
+//! in an instant. [`wall`] is for printing and for disk; nothing is measured with it, since an operator may set it
+//! back.
+
+#![expect(clippy::disallowed_methods, reason = "the file that the ban on clocks elsewhere points to")]
+
+use std::future::Future;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+
+/// The present, for measuring.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// The time of day, for printing and for disk.
+pub fn wall() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Waits until `instant`; returns at once when it has passed.
+pub async fn sleep_until(instant: Instant) {
+    tokio::time::sleep_until(instant.into()).await;
+}
+
+/// Waits for `duration`.
+pub async fn sleep(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// What `work` yields, or `None` when it is not done after `limit`. `work` is dropped then.
+pub async fn timeout<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
+    tokio::time::timeout(limit, work).await.ok()
+}
+
+/// What `work` yields, or `None` when it is not done at `deadline`. `work` is dropped then.
+pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Option<F::Output> {
+    tokio::time::timeout_at(deadline.into(), work).await.ok()
+}
+
+/// `2026-11-30T15:13:00.250Z`: RFC 3339, UTC, cut to milliseconds. Times that RFC 3339 cannot write (years outside 0 to
+/// 9999) become the nearest that it can.
+pub fn rfc3339(time: SystemTime) -> String {
+    let utc = utc(time);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        utc.year(),
+        u8::from(utc.month()),
+        utc.day(),
+        utc.hour(),
+        utc.minute(),
+        utc.second(),
+        utc.millisecond()
+    )
+}
+
+/// Not `OffsetDateTime::from`, which panics outside the years that it can hold.
+fn utc(time: SystemTime) -> OffsetDateTime {
+    let nanos = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i128::try_from(after.as_nanos()).unwrap_or(i128::MAX),
+        Err(before) => i128::try_from(before.duration().as_nanos()).map_or(i128::MIN, |nanos| -nanos),
+    };
+    let nanos = nanos.clamp(YEAR_0, YEAR_9999);
+    OffsetDateTime::from_unix_timestamp_nanos(nanos).expect("years 0 to 9999 can be held")
+}
+
+/// 0000-01-01T00:00:00Z and 9999-12-31T23:59:59.999999999Z in nanoseconds since 1970.
+const YEAR_0: i128 = -62_167_219_200 * 1_000_000_000;
+const YEAR_9999: i128 = 253_402_300_800 * 1_000_000_000 - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3339_is_utc_with_milliseconds() {
+        let cases = [
+            (UNIX_EPOCH, "1970-01-01T00:00:00.000Z"),
+            (UNIX_EPOCH + Duration::from_nanos(1_796_051_580_250_999_999), "2026-11-30T15:13:00.250Z"),
+            (UNIX_EPOCH + Duration::from_secs(1_709_164_800), "2024-02-29T00:00:00.000Z"),
+            (UNIX_EPOCH - Duration::from_millis(1), "1969-12-31T23:59:59.999Z"),
+            (UNIX_EPOCH + Duration::from_secs(1 << 62), "9999-12-31T23:59:59.999Z"),
+            (UNIX_EPOCH - Duration::from_secs(1 << 37), "0000-01-01T00:00:00.000Z"),
+        ];
+        for (time, text) in cases {
+            assert_eq!(rfc3339(time), text);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn now_follows_paused_time() {
+        let start = now();
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(now() - start, Duration::from_secs(3600));
+        sleep_until(start + Duration::from_secs(7200)).await;
+        assert_eq!(now() - start, Duration::from_secs(7200));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_gives_what_was_done_in_time() {
+        assert_eq!(timeout(Duration::from_secs(1), async { 7 }).await, Some(7));
+        assert_eq!(timeout(Duration::from_secs(1), sleep(Duration::from_secs(2))).await, None);
+        assert_eq!(timeout_at(now() + Duration::from_secs(3), sleep(Duration::from_secs(2))).await, Some(()));
+    }
+}
