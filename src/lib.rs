@@ -2,4 +2,5 @@
 
 pub mod ca;
 pub mod clock;
+pub mod policy;
 pub mod robots;
