@@ -4,8 +4,11 @@
 //! stars: each rule is filed under the three octets of its pieces that the fewest other rules have, and a path asks for each three octets of
 //! its own. Nearly all come back empty from a filter of a few bits, and the rules that are left are tried, each at most once.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
 use super::normal::{Form, Normal, Side};
-use super::pattern::{self, Found, pieces, rank};
+use super::pattern::{self, Found, rank};
 use super::tape::{self, Written, split_anchor};
 
 /// Stands behind a path and behind an anchored rule, so that the `$` is a part of what is looked up; no normal form holds it.
@@ -31,16 +34,16 @@ pub(super) struct Grams {
 }
 
 impl Grams {
-    pub(super) fn new<'a>(tape: &[u8], rules: impl Iterator<Item = Written<'a>>, form: Form) -> Grams {
-        let mut rules: Vec<_> = rules.map(|rule| (rank(&rule), rule.at)).collect();
-        rules.sort_unstable_by(|one, other| other.cmp(one));
-        let rules: Vec<u32> = rules.into_iter().map(|(_, at)| at).collect();
+    pub(super) fn new(rules: &[Written<'_>], form: Form) -> Grams {
+        let mut rules: Vec<_> = rules.iter().map(|rule| (rank(rule), rule)).collect();
+        rules.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
+        let rules: Vec<&Written<'_>> = rules.into_iter().map(|(_, rule)| rule).collect();
         if rules.len() < WORTH_FILING {
-            return Grams { rules: rules.into_boxed_slice(), ..Grams::default() };
+            return Grams { rules: rules.iter().map(|rule| rule.at).collect(), ..Grams::default() };
         }
 
         let cabinet = Cabinet::for_rules(rules.len());
-        let rarest = cabinet.rarest(tape, &rules, form);
+        let rarest = cabinet.rarest(&rules, form);
         let mut filter = vec![0; cabinet.drawers()].into_boxed_slice();
         let mut drawers = vec![0; cabinet.drawers() + 1].into_boxed_slice();
         for hash in rarest.iter().flatten() {
@@ -55,7 +58,7 @@ impl Grams {
         let mut filed = vec![0; rules.len()].into_boxed_slice();
         for (rule, hash) in rules.iter().zip(&rarest) {
             let place = &mut next[hash.map_or(cabinet.drawers(), |hash| cabinet.drawer(hash))];
-            filed[*place as usize] = *rule;
+            filed[*place as usize] = rule.at;
             *place += 1;
         }
         Grams { filter, drawers, rules: filed }
@@ -127,30 +130,20 @@ impl Cabinet {
     }
 
     /// For each rule, the three octets that the fewest rules have; `None` where all pieces are shorter.
-    fn rarest(self, tape: &[u8], rules: &[u32], form: Form) -> Vec<Option<u32>> {
+    fn rarest(self, rules: &[&Written<'_>], form: Form) -> Vec<Option<u32>> {
         let mut having = vec![0u32; self.drawers()];
-        let each = |at: u32, mut visit: &mut dyn FnMut(u32)| {
-            let rule = tape::rule(tape, at);
-            let (text, is_anchored) = split_anchor(rule.value);
-            if rule.is_plain(form) {
-                return for_each_rule_gram(text, is_anchored, &mut visit);
-            }
-            let text: Vec<u8> = Normal::new(text, Side::Rule, form).collect();
-            for_each_rule_gram(&text, is_anchored, &mut visit);
-        };
-        for at in rules {
-            each(*at, &mut |hash| having[self.drawer(hash)] += 1);
+        for rule in rules {
+            for_each_rule_gram(rule, form, |hash| having[self.drawer(hash)] += 1);
         }
-        let rarest = |at: &u32| {
+        let rarest = |rule: &&Written<'_>| {
             let mut rarest = None;
-            let mut fewest = u32::MAX;
-            each(*at, &mut |hash| {
-                if having[self.drawer(hash)] < fewest {
-                    fewest = having[self.drawer(hash)];
-                    rarest = Some(hash);
+            for_each_rule_gram(rule, form, |hash| {
+                let others = having[self.drawer(hash)];
+                if rarest.is_none_or(|(fewest, _)| others < fewest) {
+                    rarest = Some((others, hash));
                 }
             });
-            rarest
+            rarest.map(|(_, hash)| hash)
         };
         rules.iter().map(rarest).collect()
     }
@@ -161,25 +154,24 @@ fn bit(hash: u32) -> u32 {
     1 << (hash >> 15 & (FILTER_BITS - 1))
 }
 
-fn for_each_rule_gram(text: &[u8], is_anchored: bool, mut visit: impl FnMut(u32)) {
-    let tail = text.len() - text.iter().rev().take_while(|octet| **octet != b'*').count();
-    for piece in pieces(&text[..tail]) {
-        for_each_gram(piece, false, &mut visit);
-    }
-    for_each_gram(&text[tail..], is_anchored, &mut visit);
+fn for_each_rule_gram(rule: &Written<'_>, form: Form, mut visit: impl FnMut(u32)) {
+    let (text, is_anchored) = split_anchor(rule.value);
+    let text = match rule.is_plain(form) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(Normal::new(text, Side::Rule, form).collect()),
+    };
+    let mut pieces = text.rsplit(|octet| *octet == b'*');
+    for_each_gram(pieces.next().unwrap_or_default(), is_anchored, &mut visit);
+    pieces.for_each(|piece| for_each_gram(piece, false, &mut visit));
 }
 
 /// Hashes of each three octets that follow one another in `text`, the end counting as an octet if `with_end`.
 fn for_each_gram(text: &[u8], with_end: bool, mut visit: impl FnMut(u32)) {
-    let hash = |gram: u32| gram.wrapping_mul(0x9E37_79B1);
-    let mut gram = 0;
-    for (place, octet) in text.iter().enumerate() {
+    let [first, second, rest @ ..] = text else { return };
+    let mut gram = u32::from(*first) << 8 | u32::from(*second);
+    let end: &[u8] = if with_end { &[END] } else { &[] };
+    for octet in rest.iter().chain(end) {
         gram = (gram << 8 | u32::from(*octet)) & 0x00FF_FFFF;
-        if place >= 2 {
-            visit(hash(gram));
-        }
-    }
-    if with_end && text.len() >= 2 {
-        visit(hash((gram << 8 | u32::from(END)) & 0x00FF_FFFF));
+        visit(gram.wrapping_mul(0x9E37_79B1));
     }
 }

@@ -168,19 +168,22 @@ impl Parser {
         let Some(group) = self.groups.last_mut() else { return self.remark(RemarkKind::OutsideGroup) };
         // An empty value is a rule line that matches nothing: RFC 9309 §2.2 has `[path-pattern]` optional.
         self.names_are_closed = true;
-        let Some(first) = value.first() else { return };
-        if self.has_readers {
-            let marks = tape::marks(is_allow, value);
-            group.size += Size {
-                rules: 1,
-                starred: tape::has_inner_star(value).into(),
-                two_forms: (marks & tape::TWO_FORMS != 0).into(),
-            };
-            tape::write_rule(&mut self.tape, marks, value, self.line);
+        // Every path begins with `/`, so nothing else can match, and the index need not think of it.
+        match value.first() {
+            None => return,
+            Some(b'/' | b'*') => {}
+            Some(_) => return self.remark(RemarkKind::NeverMatches),
         }
-        if !matches!(first, b'/' | b'*') {
-            self.remark(RemarkKind::NeverMatches);
+        if !self.has_readers {
+            return;
         }
+        let marks = tape::marks(is_allow, value);
+        group.size += Size {
+            rules: 1,
+            starred: (marks & tape::STARRED != 0).into(),
+            two_forms: (marks & tape::TWO_FORMS != 0).into(),
+        };
+        tape::write_rule(&mut self.tape, marks, value, self.line);
     }
 
     fn delay(&mut self, value: &[u8]) {

@@ -75,7 +75,7 @@ fn matches_normal(text: &[u8], is_anchored: bool, path: &[u8]) -> bool {
 }
 
 /// What stands between the stars of `text`, empty pieces left out.
-pub(super) fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn pieces(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|octet| *octet == b'*').filter(|piece| !piece.is_empty())
 }
 

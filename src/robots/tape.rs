@@ -1,25 +1,31 @@
 //! Names and rules as written, one after another in one allocation.
 //!
-//! A proxy keeps many thousands of parsed files, so a parsed one must not weigh more than its text. A rule costs its value and two to five
-//! octets: length and marks in one number, the value, the line in another; numbers take seven bits an octet. What is found by position
-//! (`at`, an offset) needs no table of its own. The normal form of a rule is not stored: [`super::normal`] makes it while it is read.
+//! A proxy keeps many thousands of parsed files, so a parsed one must not weigh more than its text. A rule costs its value and three to five
+//! octets: two with length and marks, read on every comparison and so of fixed width, then the value, then the line in seven bits an octet.
+//! What is found by position (`at`, an offset) needs no table of its own. The normal form of a rule is not stored: [`super::normal`] makes
+//! it while it is read.
 
 use memchr::memchr;
 
 use super::normal::{self, Form, Normal, Side};
 
-/// Facts about a rule that are settled when it is written down, in the lower bits of its first number.
-pub(super) type Marks = u32;
+/// Facts about a rule that are settled when it is written down.
+pub(super) type Marks = u16;
 /// An `Allow`; otherwise a `Disallow`.
 pub(super) const ALLOW: Marks = 1;
 /// As written it is not in normal form.
 pub(super) const ODD: Marks = 2;
 /// Its second normal form differs from the first.
 pub(super) const TWO_FORMS: Marks = 4;
-const MARK_BITS: u32 = 3;
+/// It has a star that is not its last octet, which would be no more than a beginning.
+pub(super) const STARRED: Marks = 8;
+const MARK_BITS: u32 = 4;
 
-/// Longest text that can be written down: lengths and marks share 32 bits.
-pub(super) const LONGEST: usize = 1 << (32 - MARK_BITS - 1);
+/// A length that does not fit into the two octets: it follows in a number of its own.
+const LONG: u16 = u16::MAX >> MARK_BITS;
+
+/// Longest text that can be written down, so that offsets and lengths are 32 bits with room to spare. Chosen; 500 times the limit.
+pub(super) const LONGEST: usize = 1 << 28;
 
 /// A rule that is written on the tape.
 #[derive(Clone, Copy)]
@@ -62,22 +68,27 @@ pub(super) fn split_anchor(value: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// A star that is not the last octet, which would be no more than a beginning.
-pub(super) fn has_inner_star(value: &[u8]) -> bool {
-    memchr(b'*', value).is_some_and(|star| star + 1 < value.len())
-}
-
 /// Writes a rule; the value must be shorter than [`LONGEST`].
 pub(super) fn write_rule(tape: &mut Vec<u8>, marks: Marks, value: &[u8], line: u32) {
-    write_number(tape, (value.len() as u32) << MARK_BITS | marks);
+    let len = u16::try_from(value.len()).unwrap_or(LONG).min(LONG);
+    tape.extend_from_slice(&(len << MARK_BITS | marks).to_le_bytes());
+    if len == LONG {
+        write_number(tape, value.len() as u32);
+    }
     tape.extend_from_slice(value);
     write_number(tape, line);
 }
 
 /// The rule at `at`.
+#[inline]
 pub(super) fn rule(tape: &[u8], at: u32) -> Written<'_> {
-    let (head, rest) = number(&tape[at as usize..]);
-    let (value, after) = rest.split_at((head >> MARK_BITS) as usize);
+    let rest = &tape[at as usize..];
+    let head = u16::from_le_bytes([rest[0], rest[1]]);
+    let (mut len, mut rest) = (u32::from(head >> MARK_BITS), &rest[2..]);
+    if len == u32::from(LONG) {
+        (len, rest) = number(rest);
+    }
+    let (value, after) = rest.split_at(len as usize);
     Written { at, marks: head & ((1 << MARK_BITS) - 1), value, after }
 }
 
@@ -94,16 +105,23 @@ pub(super) fn rules(tape: &[u8], mut at: u32, end: u32) -> impl Iterator<Item = 
 
 /// Marks of a rule with this kind and value.
 pub(super) fn marks(is_allow: bool, value: &[u8]) -> Marks {
-    let kind = if is_allow { ALLOW } else { 0 };
-    let holds = normal::holds(value);
-    if holds & (normal::RAW | normal::PERCENT | normal::DOLLAR) == 0 {
-        return kind;
+    let (text, is_anchored) = split_anchor(value);
+    let holds = normal::holds(text);
+    let mut marks = if is_allow { ALLOW } else { 0 };
+    if holds & normal::STAR != 0 && memchr(b'*', text).is_some_and(|star| is_anchored || star + 1 < text.len()) {
+        marks |= STARRED;
     }
-    let (text, _) = split_anchor(value);
+    if holds & (normal::RAW | normal::PERCENT | normal::DOLLAR) == 0 {
+        return marks;
+    }
     let first = || Normal::new(text, Side::Rule, Form::First);
-    let is_odd = !first().eq(text.iter().copied());
-    let has_two = holds & normal::PERCENT != 0 && !Normal::new(text, Side::Rule, Form::Second).eq(first());
-    kind | if is_odd { ODD } else { 0 } | if has_two { TWO_FORMS } else { 0 }
+    if !first().eq(text.iter().copied()) {
+        marks |= ODD;
+    }
+    if holds & normal::PERCENT != 0 && !Normal::new(text, Side::Rule, Form::Second).eq(first()) {
+        marks |= TWO_FORMS;
+    }
+    marks
 }
 
 /// A `User-agent` line that is written on the tape; its name is UTF-8, octets that were not are `?`.
@@ -178,7 +196,7 @@ mod tests {
 
     #[test]
     fn reads_back_what_was_written() {
-        let values: Vec<Vec<u8>> = [0, 1, 15, 16, 127, 2047, 2048, 70_000].map(|len| vec![b'a'; len]).into();
+        let values: Vec<Vec<u8>> = [0, 1, 127, 4094, 4095, 4096, 70_000].map(|len| vec![b'a'; len]).into();
         let mut tape = Vec::new();
         for (line, value) in (1..).map(|n: u32| n * n * n * 1000).zip(&values) {
             write_rule(&mut tape, ALLOW | TWO_FORMS, value, line);
@@ -202,7 +220,12 @@ mod tests {
     #[test]
     fn marks_tell_odd_rules() {
         for (value, expected) in [
-            ("/a*b$", 0),
+            ("/a*b$", STARRED),
+            ("/a*$", STARRED),
+            ("/a*", 0),
+            ("*", 0),
+            ("**", STARRED),
+            ("/a$", 0),
             ("/a$b", ODD),
             ("/a$$", ODD),
             ("/%7E", ODD),
