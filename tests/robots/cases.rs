@@ -1,4 +1,4 @@
-//! The robots engine against its cases and against real files.
+//! The conformance cases and real files.
 //!
 //! `tests/fixtures/` holds the conformance cases as they are and the corpus with its comments emptied. Where the full corpus lies beside the
 //! project, in `../shared`, it is run as well, so that the shortened one is known to give the same answers.
@@ -22,20 +22,9 @@ fn conformance_every_case() {
 
 #[test]
 fn corpus_every_answer() {
-    let mut text = String::new();
-    let file = std::fs::File::open(fixtures().join("corpus.jsonl.gz")).expect("the corpus is checked in");
-    flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("the corpus is gzip and UTF-8");
-    let mut files = HashMap::new();
-    let mut questions = Vec::new();
-    for row in rows(&text) {
-        match row["robots"].as_str() {
-            Some(robots) => {
-                let body = STANDARD.decode(robots).expect("files are base64");
-                files.insert(string(&row["host"]), RobotsTxt::parse(&body));
-            }
-            None => questions.push(row),
-        }
-    }
+    let text = corpus();
+    let files: HashMap<_, _> = corpus_files().map(|(host, body)| (host, RobotsTxt::parse(&body))).collect();
+    let questions: Vec<_> = rows(&text).filter(|row| row["robots"].is_null()).collect();
     assert!(files.len() > 300 && questions.len() > 60_000, "{} files, {} questions", files.len(), questions.len());
     check_questions(&files, &questions);
 }
@@ -61,6 +50,20 @@ fn corpus_in_full_where_it_is_present() {
         let text = std::fs::read_to_string(shared.join("corpus").join(name)).expect("questions");
         check_questions(&files, &rows(&text).collect::<Vec<_>>());
     }
+}
+
+fn corpus() -> String {
+    let mut text = String::new();
+    let file = std::fs::File::open(fixtures().join("corpus.jsonl.gz")).expect("the corpus is checked in");
+    flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("the corpus is gzip and UTF-8");
+    text
+}
+
+/// Hosts and their files, comments emptied.
+pub(crate) fn corpus_files() -> impl Iterator<Item = (String, Vec<u8>)> {
+    let body =
+        |row: Value| Some((string(&row["host"]), STANDARD.decode(row["robots"].as_str()?).expect("files are base64")));
+    rows(&corpus()).filter_map(body).collect::<Vec<_>>().into_iter()
 }
 
 fn fixtures() -> PathBuf {
