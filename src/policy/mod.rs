@@ -1,5 +1,11 @@
-//! What the proxy does about robots.txt: who is asking, and for which host.
+//! What the proxy does about a request, as rules: no await, no socket, no file, no clock.
 
+pub mod answer;
+pub mod decision;
 pub mod host;
 pub mod identity;
+pub mod pacing;
+pub mod reason;
+pub mod standing;
+pub mod target;
 mod user_agent;

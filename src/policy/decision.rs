@@ -1,0 +1,73 @@
+//! What the proxy does about a request: allow or refuse, with the reason and its evidence.
+//!
+//! Robots rules hold for a path as the origin will read it, and many servers read `/open/../private/` as `/private/`. RFC 9309 says
+//! nothing of that, so both readings are asked about and the stricter one holds; the request itself goes on unchanged. Pure.
+
+use std::time::{Duration, Instant};
+
+use super::identity::Token;
+use super::reason::Reason;
+use super::standing::{Effect, Standing};
+use crate::robots::{RobotsTxt, Verdict, path};
+
+/// The outcome for one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Why, and with it whether the request goes on.
+    pub reason: Reason,
+    /// The User-agent line that applied.
+    pub group: Option<String>,
+    /// The deciding rule as written, such as `Disallow: /prices/`.
+    pub rule: Option<String>,
+    /// Its 1-based line in robots.txt.
+    pub line: Option<u32>,
+    /// The Crawl-delay that robots.txt asks of this bot.
+    pub crawl_delay: Option<Duration>,
+    /// When asking again may help, for a refusal that may pass.
+    pub retry_after: Option<Duration>,
+}
+
+/// robots.txt itself may always be asked for (RFC 9309 §2.2.2); with a query it is an ordinary URL.
+pub const ROBOTS_PATH: &[u8] = b"/robots.txt";
+
+/// Decides about path and query at an origin.
+pub fn decide(token: &Token, path: &[u8], standing: &Standing, now: Instant) -> Decision {
+    match &standing.effect {
+        _ if path == ROBOTS_PATH => Decision::of(Reason::RobotsTxt),
+        Effect::Rules(robots) => decide_by_rules(robots, token, path),
+        Effect::NoRules => Decision::of(Reason::NoRules),
+        Effect::DisallowAll(reason) => {
+            let retry_after = standing.ask_again_at.saturating_duration_since(now);
+            Decision { retry_after: Some(retry_after), ..Decision::of(*reason) }
+        }
+    }
+}
+
+impl Decision {
+    /// A decision that needs no rule.
+    pub fn of(reason: Reason) -> Decision {
+        Decision { reason, group: None, rule: None, line: None, crawl_delay: None, retry_after: None }
+    }
+}
+
+fn decide_by_rules(robots: &RobotsTxt, token: &Token, path: &[u8]) -> Decision {
+    let verdict = strictest_verdict(robots, token.as_str(), path);
+    Decision {
+        reason: if verdict.allow { Reason::Allowed } else { Reason::Disallowed },
+        group: verdict.group.map(|group| group.to_string()),
+        rule: verdict.rule.map(|rule| rule.to_string()),
+        line: verdict.rule.map(|rule| rule.line),
+        crawl_delay: robots.crawl_delay(token.as_str()),
+        retry_after: None,
+    }
+}
+
+/// The verdict on the path as sent or, if that one is refused only so, with its dot segments resolved.
+pub fn strictest_verdict<'a>(robots: &'a RobotsTxt, token: &str, path: &[u8]) -> Verdict<'a> {
+    let as_sent = robots.verdict(token, path);
+    let resolved = path::without_dot_segments(path).filter(|_| as_sent.allow);
+    match resolved.map(|resolved| robots.verdict(token, &resolved)) {
+        Some(verdict) if !verdict.allow => verdict,
+        _ => as_sent,
+    }
+}

@@ -1,0 +1,140 @@
+//! Every outcome of a request, in one table.
+//!
+//! A reason's code is the same word in the answer's problem document, in the audit record, in the metric and in the README, so
+//! it is written down once, here, beside the HTTP status and the RFC 9209 error type that go with it. Refusals by policy are
+//! `http_request_denied`; failures name the step that failed, so that an operator sees whose fault it was.
+
+use http::StatusCode;
+
+/// Why a request ended as it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The rules in force let the request through.
+    Allowed,
+    /// The origin has no robots.txt, so there are no rules.
+    NoRules,
+    /// The request is for `/robots.txt` itself, which is always allowed (RFC 9309 §2.2.2).
+    RobotsTxt,
+    /// A rule disallows the URL.
+    Disallowed,
+    /// robots.txt was answered 401, 403 or 429 and no copy is left.
+    RobotsUnavailable,
+    /// robots.txt could not be had, and no copy is left (RFC 9309 §2.3.1.4).
+    RobotsUnreachable,
+    /// More requests wait for the host than `pace.max_queue`.
+    QueueFull,
+    /// The request's turn would come after `pace.max_wait`.
+    WaitTooLong,
+    /// The client sends more than `limits.per_client`.
+    ClientLimit,
+    /// Host or `:authority` inside a tunnel is not the tunnel's target (RFC 9110 §15.5.20).
+    AuthorityMismatch,
+    /// The request is malformed, or can be read in two ways.
+    BadRequest,
+    /// A tunnel carries neither TLS nor HTTP.
+    NotHttp,
+    /// The proxy was asked to fetch from itself.
+    Loop,
+    /// The proxy is stopping.
+    Stopping,
+    /// The client went away before it had its answer.
+    ClientGone,
+    /// The origin's name cannot be resolved.
+    UpstreamDns,
+    /// Nothing accepts connections at the origin's address.
+    UpstreamRefused,
+    /// Connecting to the origin failed in another way.
+    UpstreamConnect,
+    /// Connecting to the origin took longer than `upstream.connect_timeout`.
+    UpstreamConnectTimeout,
+    /// The origin's certificate is not trusted.
+    UpstreamCertificate,
+    /// The TLS handshake with the origin failed.
+    UpstreamTls,
+    /// The origin closed the connection before its answer.
+    UpstreamClosed,
+    /// The origin's answer is not valid HTTP.
+    UpstreamProtocol,
+}
+
+/// One line of the table.
+struct Row {
+    code: &'static str,
+    status: u16,
+    error: &'static str,
+    title: &'static str,
+}
+
+const fn row(code: &'static str, status: u16, error: &'static str, title: &'static str) -> Row {
+    Row { code, status, error, title }
+}
+
+/// RFC 9209 §2.3.20: the intermediary's policy refuses the request.
+const DENIED: &str = "http_request_denied";
+
+impl Reason {
+    fn row(self) -> Row {
+        use Reason::*;
+        match self {
+            Allowed => row("allowed", 200, "", "Allowed"),
+            NoRules => row("no-rules", 200, "", "No rules"),
+            RobotsTxt => row("robots-txt", 200, "", "robots.txt itself"),
+            Disallowed => row("disallowed", 403, DENIED, "Disallowed by robots.txt"),
+            RobotsUnavailable => row("robots-unavailable", 403, DENIED, "The site withholds its robots.txt"),
+            RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
+            QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
+            WaitTooLong => row("wait-too-long", 429, DENIED, "The host's pace makes the wait too long"),
+            ClientLimit => row("client-limit", 429, DENIED, "This client sends too many requests"),
+            AuthorityMismatch => row("authority-mismatch", 421, DENIED, "Not the host of this tunnel"),
+            BadRequest => row("bad-request", 400, "http_request_error", "Bad request"),
+            NotHttp => row("not-http", 400, "http_request_error", "Neither TLS nor HTTP"),
+            Loop => row("loop", 508, "proxy_loop_detected", "The proxy was asked to fetch from itself"),
+            Stopping => row("stopping", 503, "connection_limit_reached", "The proxy is stopping"),
+            ClientGone => row("client-gone", 499, "", "The client went away"),
+            UpstreamDns => row("upstream-dns", 502, "dns_error", "The host's name cannot be resolved"),
+            UpstreamRefused => row("upstream-refused", 502, "connection_refused", "The host refuses connections"),
+            UpstreamConnect => {
+                row("upstream-connect", 502, "destination_ip_unroutable", "The host cannot be connected to")
+            }
+            UpstreamConnectTimeout => {
+                row("upstream-connect-timeout", 504, "connection_timeout", "Connecting to the host took too long")
+            }
+            UpstreamCertificate => {
+                row("upstream-certificate", 502, "tls_certificate_error", "The host's certificate is not trusted")
+            }
+            UpstreamTls => row("upstream-tls", 502, "tls_protocol_error", "The TLS handshake with the host failed"),
+            UpstreamClosed => row("upstream-closed", 502, "connection_terminated", "The host closed the connection"),
+            UpstreamProtocol => row("upstream-protocol", 502, "http_protocol_error", "The host's answer is not HTTP"),
+        }
+    }
+
+    /// The code, the same word everywhere.
+    pub fn code(self) -> &'static str {
+        self.row().code
+    }
+
+    /// The status of the answer that the proxy makes for this reason.
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The error type of RFC 9209 §2.3; empty where the request was forwarded.
+    pub fn proxy_error(self) -> &'static str {
+        self.row().error
+    }
+
+    /// A few words for the head of an answer.
+    pub fn title(self) -> &'static str {
+        self.row().title
+    }
+
+    /// Whether the request goes on to the origin.
+    pub fn allows(self) -> bool {
+        matches!(self, Reason::Allowed | Reason::NoRules | Reason::RobotsTxt)
+    }
+
+    /// Whether this is a refusal that the proxy decided on, and not a failure.
+    pub fn is_refusal(self) -> bool {
+        self.proxy_error() == DENIED
+    }
+}

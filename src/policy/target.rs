@@ -1,0 +1,397 @@
+//! Which origin and path a request is for.
+//!
+//! A request names its target up to four times: the request line, Host, the tunnel it came through, and the TLS server name. Two
+//! readings of one request are how a proxy is walked around, so ambiguity ends here: [`Target`] is made once, and the decision, the
+//! pace, the route and the record read nothing else (RFC 9112 §3.2). Names become lower-case A-labels without a final dot, numbers of
+//! every spelling become the address they mean, and the path stays exactly as sent.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::uri::{PathAndQuery, Scheme as UriScheme};
+use http::{HeaderMap, Uri, Version, header};
+
+/// `http` or `https`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Clear text.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme as it stands in a URL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+
+    /// The port that a URL need not name: 80 or 443.
+    pub fn default_port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+}
+
+/// A host in its one canonical spelling: a lower-case A-label name without final dot, or an IP address (IPv6 without brackets).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host(Arc<str>);
+
+impl Host {
+    /// Reads a host as it stands in a URL or, for IPv6, with or without brackets.
+    ///
+    /// # Errors
+    /// A host that is empty, has an empty label, a percent escape or an octet that no name may hold.
+    pub fn parse(text: &str) -> Result<Host, BadTarget> {
+        let bad = || BadTarget::Malformed(format!("{text:?} is no host name or address"));
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        if let Ok(IpAddr::V6(address)) = bare.parse() {
+            return Ok(Host(address.to_string().into()));
+        }
+        if text.contains('%') || text.len() > 1024 {
+            return Err(bad());
+        }
+        let name = text.strip_suffix('.').unwrap_or(text);
+        match url::Host::parse(name).map_err(|_| bad())? {
+            url::Host::Ipv4(address) => Ok(Host(address.to_string().into())),
+            url::Host::Domain(name) if name.split('.').all(|label| !label.is_empty()) => Ok(Host(name.into())),
+            url::Host::Domain(_) | url::Host::Ipv6(_) => Err(bad()),
+        }
+    }
+
+    /// The canonical spelling, IPv6 without brackets.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The address, where the host is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.0.parse().ok()
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.contains(':') {
+            true => write!(f, "[{}]", self.0),
+            false => f.write_str(&self.0),
+        }
+    }
+}
+
+/// Scheme, host and port: the owner of one robots.txt (RFC 9309 §2.3).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    /// The transport.
+    pub scheme: Scheme,
+    /// The host.
+    pub host: Host,
+    /// The port, the default one included.
+    pub port: u16,
+}
+
+impl Origin {
+    /// The origin of an absolute `http` or `https` URL.
+    ///
+    /// # Errors
+    /// Another scheme, no host, or a host or port that cannot be.
+    pub fn of(uri: &Uri) -> Result<Origin, BadTarget> {
+        let scheme = match uri.scheme() {
+            Some(scheme) if *scheme == UriScheme::HTTP => Scheme::Http,
+            Some(scheme) if *scheme == UriScheme::HTTPS => Scheme::Https,
+            Some(other) => return Err(BadTarget::Malformed(format!("the scheme {other} is neither http nor https"))),
+            None => return Err(BadTarget::NotAProxyRequest),
+        };
+        let authority = uri.authority().ok_or(BadTarget::NotAProxyRequest)?;
+        let (host, port) = split_authority(authority.as_str())?;
+        Ok(Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) })
+    }
+
+    /// `host`, or `host:port` where the port is not the default one: what a Host header holds.
+    pub fn authority(&self) -> String {
+        match self.port == self.scheme.default_port() {
+            true => self.host.to_string(),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// Where the origin's robots.txt is.
+    pub fn robots_url(&self) -> String {
+        format!("{self}/robots.txt")
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.as_str(), self.host)?;
+        match self.port == self.scheme.default_port() {
+            true => Ok(()),
+            false => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+/// What a CONNECT asked for, and what was found inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The host of the CONNECT.
+    pub host: Host,
+    /// The port of the CONNECT.
+    pub port: u16,
+    /// The TLS server name, where the client sent one.
+    pub server_name: Option<Host>,
+    /// [`Scheme::Https`] when TLS was found inside, else [`Scheme::Http`].
+    pub scheme: Scheme,
+}
+
+impl Tunnel {
+    /// The target of a CONNECT request, `host:port` (RFC 9110 §9.3.6), before anything is known of its inside.
+    ///
+    /// # Errors
+    /// A target without a port, or with anything but a host and a port.
+    pub fn of(uri: &Uri) -> Result<Tunnel, BadTarget> {
+        let authority = uri.authority().filter(|_| uri.scheme().is_none() && uri.path_and_query().is_none());
+        let authority = authority.ok_or_else(|| BadTarget::Malformed("CONNECT wants a target host:port".into()))?;
+        let (host, port) = split_authority(authority.as_str())?;
+        let port = port.ok_or_else(|| BadTarget::Malformed(format!("CONNECT {authority} names no port")))?;
+        Ok(Tunnel { host, port, server_name: None, scheme: Scheme::Https })
+    }
+
+    /// The host whose certificate the client expects: the server name, or the CONNECT's host.
+    pub fn certificate_host(&self) -> &Host {
+        self.server_name.as_ref().unwrap_or(&self.host)
+    }
+
+    /// Whether a request inside may be for this host and port: those of the CONNECT, or, where the CONNECT named an address, the
+    /// server name.
+    fn admits(&self, host: &Host, port: u16) -> bool {
+        let named = || self.host.ip().is_some() && self.server_name.as_ref() == Some(host);
+        port == self.port && (*host == self.host || named())
+    }
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Origin and path of one request: the only thing that is decided on, paced, sent and recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The origin.
+    pub origin: Origin,
+    /// Path and query as sent, `/` at least, never a fragment.
+    pub path: PathAndQuery,
+}
+
+impl Target {
+    /// The target of a request, from its request line, its Host and the tunnel it came through.
+    ///
+    /// # Errors
+    /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
+    pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
+        let host_field = host_field(version, headers)?;
+        let origin = match tunnel {
+            None => Origin::of(uri)?,
+            Some(tunnel) => inside(uri, host_field, tunnel)?,
+        };
+        Ok(Target { origin, path: path_of(uri)? })
+    }
+
+    /// Path and query as octets, as the rules are asked about.
+    pub fn path_bytes(&self) -> &[u8] {
+        self.path.as_str().as_bytes()
+    }
+
+    /// Whether this is the origin's robots.txt itself.
+    pub fn is_robots_txt(&self) -> bool {
+        self.path_bytes() == super::decision::ROBOTS_PATH
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+/// Why a request has no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTarget {
+    /// Origin-form sent to the proxy's own port.
+    #[error("this is a proxy: ask for a whole URL, as in GET http://example.com/ HTTP/1.1, or use CONNECT")]
+    NotAProxyRequest,
+    /// A part that cannot be read, or can be read in two ways.
+    #[error("{0}")]
+    Malformed(String),
+    /// Inside a tunnel: another host than the tunnel's.
+    #[error("the request is for {asked}, but this tunnel goes to {tunnel}")]
+    AuthorityMismatch {
+        /// What Host or `:authority` said.
+        asked: String,
+        /// What the CONNECT said.
+        tunnel: String,
+    },
+}
+
+/// The one Host field, checked (RFC 9112 §3.2: none, two or a bad one in HTTP/1.1 is an error).
+fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<&str>, BadTarget> {
+    let mut fields = headers.get_all(header::HOST).iter();
+    let (first, second) = (fields.next(), fields.next());
+    match first {
+        _ if second.is_some() => Err(BadTarget::Malformed("the request has two Host fields".into())),
+        None if version == Version::HTTP_11 => Err(BadTarget::Malformed("the request has no Host field".into())),
+        None => Ok(None),
+        Some(value) => {
+            let text = value.to_str().map_err(|_| BadTarget::Malformed("the Host field is not ASCII".into()))?;
+            split_authority(text)?;
+            Ok(Some(text))
+        }
+    }
+}
+
+/// The origin of a request inside a tunnel: whatever it names must be the tunnel's target.
+fn inside(uri: &Uri, host_field: Option<&str>, tunnel: &Tunnel) -> Result<Origin, BadTarget> {
+    let from_line = uri.authority().map(|authority| authority.as_str());
+    let mut origin = None;
+    for text in [from_line, host_field].into_iter().flatten() {
+        let (host, port) = split_authority(text)?;
+        let port = port.unwrap_or(tunnel.scheme.default_port());
+        if !tunnel.admits(&host, port) {
+            return Err(BadTarget::AuthorityMismatch { asked: text.to_owned(), tunnel: tunnel.to_string() });
+        }
+        let named = Origin { scheme: tunnel.scheme, host, port };
+        if origin.replace(named.clone()).is_some_and(|earlier| earlier != named) {
+            return Err(BadTarget::Malformed("request line and Host name different hosts".into()));
+        }
+    }
+    // HTTP/1.0 may leave Host out: then the tunnel's target is meant.
+    Ok(origin.unwrap_or_else(|| Origin { scheme: tunnel.scheme, host: tunnel.host.clone(), port: tunnel.port }))
+}
+
+/// `host[:port]`; user information is refused, since it is how a link pretends to be of another host.
+fn split_authority(text: &str) -> Result<(Host, Option<u16>), BadTarget> {
+    let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
+    if text.contains('@') {
+        return Err(bad("holds user information, which has no place here"));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port),
+        _ => (text, ""),
+    };
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(bad("is an IPv6 address without brackets"));
+    }
+    let port = match port {
+        "" => None,
+        digits if digits.bytes().all(|octet| octet.is_ascii_digit()) => {
+            let number = digits.trim_start_matches('0').parse::<u16>().map_err(|_| bad("has an impossible port"))?;
+            Some(number)
+        }
+        _ => return Err(bad("has an impossible port")),
+    };
+    Ok((Host::parse(host)?, port))
+}
+
+/// Path and query as they will be sent: at least `/`.
+fn path_of(uri: &Uri) -> Result<PathAndQuery, BadTarget> {
+    let Some(path) = uri.path_and_query() else { return Ok(PathAndQuery::from_static("/")) };
+    match path.as_str() {
+        "*" => Err(BadTarget::Malformed("the target * is not a page".into())),
+        text if text.starts_with('/') => Ok(path.clone()),
+        text => {
+            let whole = format!("/{text}");
+            PathAndQuery::try_from(whole).map_err(|_| BadTarget::Malformed(format!("{text:?} is no path")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(line: &str, host: &[&str], tunnel: Option<&str>) -> Result<String, BadTarget> {
+        let mut headers = HeaderMap::new();
+        for value in host {
+            headers.append(header::HOST, value.parse().unwrap());
+        }
+        let tunnel = tunnel.map(|text| Tunnel::of(&text.parse().unwrap()).unwrap());
+        Target::of(&line.parse().unwrap(), Version::HTTP_11, &headers, tunnel.as_ref()).map(|target| target.to_string())
+    }
+
+    #[test]
+    fn every_spelling_of_one_target_is_one_target() {
+        for (line, shown) in [
+            ("http://a.test/x", "http://a.test/x"),
+            ("HTTP://A.Test:080/x", "http://a.test/x"),
+            ("http://a.test./x", "http://a.test/x"),
+            ("http://a.test", "http://a.test/"),
+            ("http://a.test?q", "http://a.test/?q"),
+            ("http://a.test:8080//b/../c?", "http://a.test:8080//b/../c?"),
+            ("http://2130706433/", "http://127.0.0.1/"),
+            ("http://0x7f.1/", "http://127.0.0.1/"),
+            ("http://[0:0::1]:81/", "http://[::1]:81/"),
+            ("https://a.test:443/", "https://a.test/"),
+        ] {
+            assert_eq!(target(line, &["a.test"], None).as_deref(), Ok(shown), "{line}");
+        }
+    }
+
+    #[test]
+    fn rfc9112_3_2_the_request_line_wins_over_host() {
+        assert_eq!(target("http://a.test/x", &["other.test"], None).as_deref(), Ok("http://a.test/x"));
+    }
+
+    #[test]
+    fn rfc9112_3_2_no_host_two_hosts_or_a_bad_host_is_an_error() {
+        for host in [&[][..], &["a.test", "a.test"], &[""], &["a.test/zz"], &["u@a.test"], &["a..test"], &["a.test:x"]]
+        {
+            assert!(matches!(target("http://a.test/", host, None), Err(BadTarget::Malformed(_))), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_says_so() {
+        assert_eq!(target("/x", &["a.test"], None), Err(BadTarget::NotAProxyRequest));
+        for line in ["http://u:p@a.test/", "ftp://a.test/", "http://a.test:99999/", "http://a..b/"] {
+            assert!(matches!(target(line, &["a.test"], None), Err(BadTarget::Malformed(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn inside_a_tunnel_host_is_the_tunnels_target() {
+        let tunnel = Some("a.test:443");
+        assert_eq!(target("/x", &["A.test."], tunnel).as_deref(), Ok("https://a.test/x"));
+        assert_eq!(target("https://a.test/x", &["a.test:443"], tunnel).as_deref(), Ok("https://a.test/x"));
+        for (line, host) in [("/x", "b.test"), ("/x", "a.test:444"), ("https://b.test/x", "a.test")] {
+            let mismatch = target(line, &[host], tunnel);
+            assert!(matches!(mismatch, Err(BadTarget::AuthorityMismatch { .. })), "{line} {host}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_to_an_address_may_carry_its_server_name() {
+        let mut tunnel = Tunnel::of(&"192.0.2.1:443".parse().unwrap()).unwrap();
+        tunnel.server_name = Some(Host::parse("a.test").unwrap());
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "a.test".parse().unwrap());
+        let target = Target::of(&"/".parse().unwrap(), Version::HTTP_11, &headers, Some(&tunnel)).unwrap();
+        assert_eq!(target.to_string(), "https://a.test/");
+    }
+
+    #[test]
+    fn a_connect_names_host_and_port_and_nothing_else() {
+        for text in ["a.test", "https://b:443/", "u@a.test:443", "a.test:0x50", "a.test:99999"] {
+            let Ok(uri) = text.parse() else { continue };
+            assert!(Tunnel::of(&uri).is_err(), "{text}");
+        }
+        assert_eq!(Tunnel::of(&"A.test.:0443".parse().unwrap()).unwrap().to_string(), "a.test:443");
+    }
+}

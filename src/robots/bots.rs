@@ -1,0 +1,170 @@
+//! Which groups speak to a bot: the names of all `User-agent` lines, sorted.
+//!
+//! A token names a bot as a whole (RFC 9309 §2.2.1), in any case: `bot` is not `Googlebot`, `Googlebot-News` not `Googlebot`. Files name
+//! bots more freely than the grammar, with digits, versions and remarks, so a line `Foo/1.0` names Foo as well as `Foo/1.0`. Groups that
+//! name one bot alone are one set of rules to it, however often the bot is named again.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::tape;
+
+/// No delay; also: no bot seen yet.
+const NONE: u32 = u32::MAX;
+/// More than one bot.
+const SEVERAL: u32 = u32::MAX - 1;
+
+/// The key of star groups.
+const STAR: &[u8] = b"*";
+
+#[derive(Debug, Default)]
+pub(super) struct Bots {
+    keys: Vec<Key>,
+    delays: Vec<Duration>,
+}
+
+/// One spelling that finds a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    /// Where the line's name is on the tape; the key is its beginning.
+    pub(super) name: u32,
+    len: u32,
+    /// The group, or the first of the groups whose rules it stands for.
+    pub(super) group: u32,
+    delay: u32,
+}
+
+impl Key {
+    pub(super) fn text<'a>(&self, tape: &'a [u8]) -> &'a [u8] {
+        &tape::name(tape, self.name).name[..self.len as usize]
+    }
+}
+
+impl Bots {
+    /// Notes the name that is on the tape at `at`; is anybody named?
+    pub(super) fn name(&mut self, tape: &[u8], at: u32, group: u32) -> bool {
+        let before = self.keys.len();
+        for key in keys(tape::name(tape, at).name) {
+            self.keys.push(Key { name: at, len: key.len() as u32, group, delay: NONE });
+        }
+        self.keys.len() > before
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The first key of the last group, while the file is read.
+    pub(super) fn first_key_of(&self, group: u32) -> usize {
+        self.keys.partition_point(|key| key.group < group)
+    }
+
+    /// While the file is read: the delay of the keys in this range.
+    pub(super) fn set_delay(&mut self, keys: Range<usize>, delay: Option<Duration>) {
+        if let Some(delay) = delay
+            && !keys.is_empty()
+        {
+            for key in &mut self.keys[keys] {
+                key.delay = self.delays.len() as u32;
+            }
+            self.delays.push(delay);
+        }
+    }
+
+    /// Sorts the names and puts together what is the same to a bot. The result tells for each group of which other it is a part; itself
+    /// for most.
+    pub(super) fn settle(&mut self, tape: &[u8], groups: usize) -> Vec<u32> {
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.sort_by(|one, other| compare(one.text(tape), other.text(tape)));
+        let bots = || keys.chunk_by(|one, other| one.text(tape).eq_ignore_ascii_case(other.text(tape)));
+
+        // Of each group, the only bot that it names.
+        let mut only = vec![NONE; groups];
+        for (bot, keys) in (0..).zip(bots()) {
+            for key in keys {
+                let only = &mut only[key.group as usize];
+                *only = if *only == NONE || *only == bot { bot } else { SEVERAL };
+            }
+        }
+        let mut leaders: Vec<u32> = (0..groups as u32).collect();
+        for (bot, keys) in (0..).zip(bots()) {
+            let begin = self.keys.len();
+            let mut own: Option<usize> = None;
+            for key in keys {
+                let is_own = only[key.group as usize] == bot;
+                let same = if is_own {
+                    own
+                } else {
+                    self.keys[begin..].last().filter(|last| last.group == key.group).map(|_| self.keys.len() - 1)
+                };
+                match same {
+                    Some(same) => {
+                        leaders[key.group as usize] = self.keys[same].group;
+                        self.keys[same].delay = self.longer(self.keys[same].delay, key.delay);
+                    }
+                    None => {
+                        own = own.or(is_own.then_some(self.keys.len()));
+                        self.keys.push(*key);
+                    }
+                }
+            }
+        }
+        self.keys.shrink_to_fit();
+        self.delays.shrink_to_fit();
+        leaders
+    }
+
+    fn longer(&self, one: u32, other: u32) -> u32 {
+        let length = |delay: u32| self.delays.get(delay as usize);
+        if length(other) > length(one) { other } else { one }
+    }
+
+    /// The keys of the groups that apply to a bot: its own, else those for everyone, else none.
+    pub(super) fn of(&self, tape: &[u8], token: &str) -> &[Key] {
+        let named = self.named(tape, token.as_bytes());
+        if named.is_empty() { self.named(tape, STAR) } else { named }
+    }
+
+    fn named(&self, tape: &[u8], token: &[u8]) -> &[Key] {
+        let begin = self.keys.partition_point(|key| compare(key.text(tape), token) == Ordering::Less);
+        let len = self.keys[begin..].iter().take_while(|key| key.text(tape).eq_ignore_ascii_case(token)).count();
+        &self.keys[begin..begin + len]
+    }
+
+    /// The longest delay that these keys have.
+    pub(super) fn delay(&self, keys: &[Key]) -> Option<Duration> {
+        keys.iter().filter_map(|key| self.delays.get(key.delay as usize)).max().copied()
+    }
+
+    /// Octets held.
+    pub(super) fn memory(&self) -> usize {
+        self.keys.capacity() * size_of::<Key>() + self.delays.capacity() * size_of::<Duration>()
+    }
+}
+
+/// Does a `User-agent` line with this name speak to the bot `token`, `*` for everyone?
+pub(super) fn names(name: &[u8], token: &[u8]) -> bool {
+    keys(name).any(|key| key.eq_ignore_ascii_case(token))
+}
+
+/// What finds a name: the product token it begins with, and the whole of it where that is more. A star, also with a remark behind it, is
+/// everyone; an empty name is nobody.
+fn keys(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let (one, other) = match name {
+        [b'*'] | [b'*', b' ' | b'\t' | 0x0B | 0x0C, ..] => (STAR, &[][..]),
+        name => {
+            let token = name
+                .iter()
+                .take_while(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_'))
+                .count();
+            (&name[..token], if token < name.len() { name } else { &[] })
+        }
+    };
+    [one, other].into_iter().filter(|key| !key.is_empty())
+}
+
+fn compare(one: &[u8], other: &[u8]) -> Ordering {
+    let lower = |octet: &u8| octet.to_ascii_lowercase();
+    one.iter().map(lower).cmp(other.iter().map(lower))
+}
