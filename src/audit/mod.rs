@@ -1,0 +1,307 @@
+//! The audit log: one JSON object a line for each request that matters.
+//!
+//! Whoever answers for scrapers must be able to say what they did and why, so a [`Record`] begins with the request and is written
+//! when it is dropped: a client that hangs up in the middle of a wait is recorded like any other. A refusal is on disk before the
+//! client has it. Credentials and cookies have no field here, so they cannot be written.
+
+mod writer;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Serialize, Serializer};
+
+pub use self::writer::{Audit, OpenError};
+use crate::clock;
+use crate::policy::answer::Answer;
+use crate::policy::decision::Decision;
+use crate::policy::identity::Identity;
+use crate::policy::reason::Reason;
+use crate::policy::standing::Standing;
+
+/// Where records go, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The file; `None` is standard output.
+    pub path: Option<PathBuf>,
+    /// Which requests are recorded.
+    pub record: Which,
+}
+
+/// Which requests are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// Those that did not get through.
+    #[default]
+    Blocked,
+    /// All.
+    All,
+}
+
+/// One request, from its arrival until its answer has been sent or its client has gone.
+#[derive(Debug)]
+pub struct Record {
+    audit: Arc<Audit>,
+    began: Instant,
+    reason: Option<Reason>,
+    observed: bool,
+    entry: Entry,
+    written: bool,
+}
+
+/// The line, in the order in which it is written.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Entry {
+    id: String,
+    time: String,
+    decision: &'static str,
+    reason: &'static str,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_source: Option<&'static str>,
+    client: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_agent: Option<String>,
+    method: String,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots: Option<Robots>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crawl_delay_s: Option<f64>,
+    #[serde(skip_serializing_if = "is_false")]
+    capped: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paced: Option<bool>,
+    via: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    duration_ms: u64,
+    version: &'static str,
+}
+
+/// The robots.txt that was decided by.
+#[derive(Clone, Debug, Serialize)]
+struct Robots {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    final_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    fetched_at: String,
+    #[serde(serialize_with = "seconds")]
+    age_s: Duration,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    stale: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn seconds<S: Serializer>(age: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(age.as_secs())
+}
+
+/// How a request reached the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// A request with a whole URL, in clear text.
+    Plain,
+    /// Inside a CONNECT.
+    Connect,
+}
+
+impl Record {
+    /// Begins the record of a request.
+    pub fn begin(audit: &Arc<Audit>, client: IpAddr, via: Via, method: &http::Method, observe: bool) -> Record {
+        let entry = Entry {
+            id: uuid::Uuid::now_v7().to_string(),
+            time: clock::rfc3339(clock::wall()),
+            mode: if observe { "observe" } else { "enforce" },
+            client: client.to_canonical().to_string(),
+            method: method.to_string(),
+            via: match via {
+                Via::Plain => "http",
+                Via::Connect => "connect",
+            },
+            version: env!("CARGO_PKG_VERSION"),
+            ..Entry::default()
+        };
+        Record { audit: Arc::clone(audit), began: clock::now(), reason: None, observed: false, entry, written: false }
+    }
+
+    /// The id, which the client sees as `instance`.
+    pub fn id(&self) -> &str {
+        &self.entry.id
+    }
+
+    /// What was asked for: the URL, or what the request line held where that is no URL.
+    pub fn asked(&mut self, url: String) {
+        self.entry.url = url;
+    }
+
+    /// The client's own User-Agent, and the user it gave to the proxy.
+    pub fn client_said(&mut self, user_agent: Option<&str>, user: Option<&str>) {
+        self.entry.user_agent = user_agent.map(str::to_owned);
+        self.entry.user = user.map(str::to_owned);
+    }
+
+    /// Who is asking.
+    pub fn identified(&mut self, identity: &Identity) {
+        self.entry.agent = Some(identity.token.to_string());
+        self.entry.agent_source = Some(identity.source.as_str());
+    }
+
+    /// What was decided, and by which robots.txt.
+    pub fn decided(&mut self, decision: &Decision, standing: &Standing) {
+        let evidence = &standing.evidence;
+        self.reason = Some(decision.reason);
+        self.entry.group = decision.group.clone();
+        self.entry.rule = decision.rule.clone();
+        self.entry.line = decision.line;
+        self.entry.crawl_delay_s = decision.crawl_delay.map(|delay| delay.as_secs_f64());
+        self.entry.detail = standing.failure.as_ref().map(|failure| failure.to_string());
+        self.entry.robots = Some(Robots {
+            url: evidence.robots_url.clone(),
+            final_url: evidence.final_url.clone(),
+            status: evidence.status,
+            fetched_at: clock::rfc3339(evidence.fetched_at),
+            age_s: clock::wall().duration_since(evidence.fetched_at).unwrap_or_default(),
+            sha256: evidence.sha256.clone(),
+            stale: standing.stale,
+            truncated: evidence.truncated,
+            note: evidence.note,
+        });
+    }
+
+    /// A refusal that observe mode does not make.
+    pub fn observed(&mut self, reason: Reason) {
+        self.reason = Some(reason);
+        self.observed = true;
+    }
+
+    /// How long observe mode would have waited.
+    pub fn would_wait(&mut self, wait: Duration) {
+        self.entry.would_wait_ms = Some(milliseconds(wait));
+    }
+
+    /// The request needs no rules.
+    pub fn allowed(&mut self, reason: Reason) {
+        self.reason = Some(reason);
+    }
+
+    /// The request stands in a line; whether its delay was cut down to `pace.max_delay`.
+    pub fn paced(&mut self, capped: bool) {
+        self.entry.paced = Some(true);
+        self.entry.capped = capped;
+    }
+
+    /// How long the request waited for its turn.
+    pub fn waited(&mut self, wait: Duration) {
+        self.entry.wait_ms = Some(milliseconds(wait));
+    }
+
+    /// The origin's answer has begun.
+    pub fn answered(&mut self, status: http::StatusCode) {
+        self.entry.status = Some(status.as_u16());
+        self.entry.bytes = Some(0);
+    }
+
+    /// Octets of the body went to the client.
+    pub fn sent(&mut self, octets: u64) {
+        *self.entry.bytes.get_or_insert(0) += octets;
+    }
+
+    /// The request ends here, for this reason.
+    pub fn failed(&mut self, reason: Reason, detail: Option<String>) {
+        self.reason = Some(reason);
+        self.entry.detail = detail.or(self.entry.detail.take());
+    }
+
+    /// The proxy's own answer to this request, with all that the record knows of it.
+    pub fn answer(&self, reason: Reason, detail: String) -> Answer {
+        let entry = &self.entry;
+        let mut answer = Answer::new(reason, detail, entry.id.clone());
+        answer.url = Some(entry.url.clone());
+        answer.agent = entry.agent.clone();
+        answer.group = entry.group.clone();
+        answer.rule = entry.rule.clone();
+        answer.line = entry.line;
+        if let Some(robots) = &entry.robots {
+            answer.robots_url = Some(robots.url.clone());
+            answer.robots_status = robots.status;
+            answer.robots_fetched_at = Some(robots.fetched_at.clone());
+        }
+        answer
+    }
+
+    /// Writes the record of an answer that the proxy makes itself, and returns when it is written.
+    pub async fn refuse(mut self, reason: Reason, detail: &str, status: http::StatusCode, octets: u64) {
+        self.failed(reason, Some(detail.to_owned()));
+        self.entry.status = Some(status.as_u16());
+        self.entry.bytes = Some(octets);
+        let Some(line) = self.finish() else { return };
+        self.audit.write(line).await;
+    }
+
+    /// The line, once, where the settings want it.
+    fn finish(&mut self) -> Option<Vec<u8>> {
+        if std::mem::replace(&mut self.written, true) {
+            return None;
+        }
+        let answered = self.entry.status.is_some();
+        let reason = self.reason.filter(|reason| answered || !reason.allows()).unwrap_or(Reason::ClientGone);
+        self.entry.reason = reason.code();
+        self.entry.decision = match reason {
+            _ if self.observed => "observe",
+            _ if reason.allows() => "allow",
+            _ if reason.is_refusal() => "refuse",
+            _ => "error",
+        };
+        if self.entry.decision == "allow" && self.audit.which() == Which::Blocked {
+            return None;
+        }
+        self.entry.duration_ms = milliseconds(clock::now().duration_since(self.began));
+        let mut line = serde_json::to_vec(&self.entry).unwrap_or_default();
+        line.push(b'\n');
+        Some(line)
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(line) = self.finish() {
+            self.audit.write_later(line);
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

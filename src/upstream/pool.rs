@@ -1,0 +1,172 @@
+//! Open connections that wait for their next request.
+//!
+//! An HTTP/1.1 connection is in the pool while nobody uses it, an HTTP/2 one as long as it lives, since many requests share it. Both
+//! are bounded: per origin, and by `idle_timeout`, which is checked whenever the pool is touched; what the origin closes is found out
+//! when it is taken.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+
+use super::body::RequestBody;
+use crate::clock;
+use crate::policy::target::Origin;
+
+/// The sending half of one connection.
+#[derive(Debug)]
+pub(super) enum Sender {
+    /// One request after another.
+    Http1(http1::SendRequest<RequestBody>),
+    /// Many at once.
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// A request that failed, with the request itself where it was never written.
+#[derive(Debug)]
+pub(super) struct Lost {
+    /// What happened.
+    pub(super) error: hyper::Error,
+    /// The request, whole, if it can be sent again.
+    pub(super) request: Option<Request<RequestBody>>,
+}
+
+impl Sender {
+    /// Whether the connection speaks HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        matches!(self, Sender::Http2(_))
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Lost> {
+        let sent = match self {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(sender) => sender.try_send_request(request).await,
+        };
+        sent.map_err(|mut error| Lost { request: error.take_message(), error: error.into_error() })
+    }
+
+    /// Waits until the connection can take a request; false where it is closed.
+    async fn is_ready(&mut self) -> bool {
+        match self {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match self {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// Kept connections by origin.
+#[derive(Debug)]
+pub(super) struct Pool {
+    idle_timeout: Duration,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_origin: HashMap<Origin, Vec<Idle>>,
+    next_sweep: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    sender: Sender,
+    since: Instant,
+}
+
+/// Unused connections kept per origin: more than a browser opens to a proxy, fewer than an origin minds.
+const PER_ORIGIN_MAX: usize = 64;
+
+impl Pool {
+    pub(super) fn new(idle_timeout: Duration) -> Pool {
+        Pool { idle_timeout, kept: Mutex::default() }
+    }
+
+    /// A kept connection that can take a request.
+    pub(super) async fn take(&self, origin: &Origin) -> Option<Sender> {
+        while let Some(mut sender) = self.pop(origin) {
+            if sender.is_ready().await {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    fn pop(&self, origin: &Origin) -> Option<Sender> {
+        let now = clock::now();
+        let mut kept = self.lock();
+        let idle = kept.by_origin.get_mut(origin)?;
+        idle.retain(|connection| connection.is_usable_at(now, self.idle_timeout));
+        let sender = match idle.last_mut() {
+            Some(Idle { sender: Sender::Http2(sender), since }) => {
+                *since = now;
+                Some(Sender::Http2(sender.clone()))
+            }
+            // The one used last is the one least likely to be closed.
+            Some(_) => idle.pop().map(|connection| connection.sender),
+            None => None,
+        };
+        if idle.is_empty() {
+            kept.by_origin.remove(origin);
+        }
+        sender
+    }
+
+    /// Lets others use a new connection at once, where it can take many requests.
+    pub(super) fn share(&self, origin: &Origin, sender: &Sender) {
+        if let Sender::Http2(sender) = sender {
+            self.put(origin.clone(), Sender::Http2(sender.clone()));
+        }
+    }
+
+    /// Takes a connection back whose last answer has been read.
+    pub(super) fn keep(&self, origin: Origin, sender: Sender) {
+        if !sender.is_http2() && !sender.is_closed() {
+            self.put(origin, sender);
+        }
+    }
+
+    fn put(&self, origin: Origin, sender: Sender) {
+        let now = clock::now();
+        let mut kept = self.lock();
+        kept.sweep(now, self.idle_timeout);
+        let idle = kept.by_origin.entry(origin).or_default();
+        if idle.len() < PER_ORIGIN_MAX {
+            idle.push(Idle { sender, since: now });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Closes what nobody has used for `idle_timeout`, once per that time.
+    fn sweep(&mut self, now: Instant, idle_timeout: Duration) {
+        if self.next_sweep.is_some_and(|at| now < at) {
+            return;
+        }
+        self.next_sweep = Some(now + idle_timeout);
+        self.by_origin.retain(|_, idle| {
+            idle.retain(|connection| connection.is_usable_at(now, idle_timeout));
+            !idle.is_empty()
+        });
+    }
+}
+
+impl Idle {
+    fn is_usable_at(&self, now: Instant, idle_timeout: Duration) -> bool {
+        !self.sender.is_closed() && now.duration_since(self.since) < idle_timeout
+    }
+}
