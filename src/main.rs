@@ -1,3 +1,5 @@
 //! The `robots-proxy` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    robots_proxy::cli::run()
+}

@@ -195,12 +195,12 @@ impl RobotsTxt {
                 .for_each(|rule| Found::new(&rule).or_stronger(best));
             return;
         }
-        let index = self.indexes[index as usize].get_or_init(|| Index::new(&self.tape, self.rules_of(leader)));
+        let index = self.indexes[index as usize].get_or_init(|| Index::new(&self.tape, || self.rules_of(leader)));
         index.strongest(&self.tape, path, best);
     }
 
     /// The rules of all groups that `leader` leads. Most lead only themselves, and that is known without looking for more.
-    fn rules_of(&self, leader: u32) -> impl Iterator<Item = Written<'_>> + Clone {
+    fn rules_of(&self, leader: u32) -> impl Iterator<Item = Written<'_>> {
         let first = leader as usize;
         let last = if self.groups[first].index == SCANNED { first + 1 } else { self.groups.len() };
         (first..last).filter(move |place| self.groups[*place].leader == leader).flat_map(|place| {

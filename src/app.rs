@@ -1,0 +1,160 @@
+//! The only place that puts the parts together: what `serve`, `demo` and the tests call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::audit::{self, Audit};
+use crate::ca::{self, Ca, Leaves};
+use crate::clock;
+use crate::lookup::fetch::{self, RobotsFetch};
+use crate::lookup::{self, Lookup};
+use crate::policy::{identity, pacing};
+use crate::proxy::limits::{self, Limits};
+use crate::proxy::listener::Proxy;
+use crate::proxy::pipeline::Pipeline;
+use crate::proxy::tunnel::Interception;
+use crate::queue::Queue;
+use crate::upstream::{self, Upstream};
+
+/// All that a proxy is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: Vec<SocketAddr>,
+    /// Decide and record, but never refuse or delay.
+    pub observe: bool,
+    /// The certificate authority.
+    pub ca: ca::Settings,
+    /// Which bot is asking.
+    pub identity: identity::Settings,
+    /// How robots.txt is kept.
+    pub lookup: lookup::Settings,
+    /// How robots.txt is asked for.
+    pub fetch: fetch::Settings,
+    /// How requests are paced.
+    pub pace: pacing::Settings,
+    /// What is recorded.
+    pub audit: audit::Settings,
+    /// How origins are reached.
+    pub upstream: upstream::Settings,
+    /// Ceilings.
+    pub limits: limits::Settings,
+}
+
+/// Why a proxy does not start. Each message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; stop what uses it, or choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The certificate authority cannot be used.
+    #[error(transparent)]
+    Ca(#[from] ca::Error),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] audit::OpenError),
+    /// The way to origins cannot be set up.
+    #[error(transparent)]
+    Upstream(#[from] upstream::SetupError),
+    /// TLS towards clients cannot be set up.
+    #[error("TLS towards clients cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// A proxy at work.
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    ca: Arc<Ca>,
+    audit: Arc<Audit>,
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+    drain: Duration,
+}
+
+/// Starts a proxy: when this returns, its listeners are open.
+///
+/// # Errors
+/// A part cannot be set up; nothing is left behind.
+pub async fn start(settings: Settings) -> Result<Running, StartError> {
+    let mut listeners = Vec::new();
+    for address in &settings.listen {
+        let bound = TcpListener::bind(address).await;
+        listeners.push(bound.map_err(|source| StartError::Listen { address: *address, source })?);
+    }
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let ca = Arc::new(Ca::open(&settings.ca, clock::wall())?);
+    let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
+    let audit = Audit::open(&settings.audit)?;
+    let upstream = Upstream::new(&settings.upstream)?;
+    upstream.never_connect_to(addresses.clone());
+    let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream));
+    let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let pipeline = Pipeline {
+        identity: settings.identity,
+        observe: settings.observe,
+        lookup: Lookup::new(settings.lookup, Arc::new(fetch)),
+        queue: Queue::new(settings.pace),
+        upstream,
+        audit: Arc::clone(&audit),
+        limits: Limits::new(&settings.limits),
+        stopping: stopping.clone(),
+    };
+    let drain = settings.limits.drain;
+    let interception = Interception::new(leaves)?;
+    let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits, tasks: tasks.clone() });
+    for listener in listeners {
+        tokio::spawn(Arc::clone(&proxy).listen(listener));
+    }
+    Ok(Running { addresses, ca, audit, stopping, tasks, drain })
+}
+
+impl Running {
+    /// Where clients can connect.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The certificate authority.
+    pub fn ca(&self) -> &Ca {
+        &self.ca
+    }
+
+    /// The audit log.
+    pub fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Accepts nobody any more, lets running requests finish for as long as `limits.drain` says, and writes the last records.
+    /// Returns whether all of them finished.
+    pub async fn stop(self) -> bool {
+        self.stopping.cancel();
+        self.tasks.close();
+        let finished = clock::timeout(self.drain, self.tasks.wait()).await.is_some();
+        self.audit.flush().await;
+        finished
+    }
+}
+
+/// The proxy's version, and the moment it was asked for: what a start-up line tells.
+pub fn started_at() -> (&'static str, SystemTime) {
+    (env!("CARGO_PKG_VERSION"), clock::wall())
+}
+
+/// The files of a proxy that keeps everything in one folder, as `demo` and the tests do.
+pub fn files_in(folder: &std::path::Path) -> (ca::Settings, audit::Settings) {
+    let ca = ca::Settings { dir: folder.join("certs"), leaf_ttl: Duration::from_secs(7 * 24 * 3600) };
+    let audit = audit::Settings { path: Some(PathBuf::from(folder).join("audit.jsonl")), record: audit::Which::All };
+    (ca, audit)
+}

@@ -1,0 +1,32 @@
+//! `ca`: looks at the local certificate authority.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::ca;
+use crate::cli::{Ca, Form};
+use crate::clock;
+use crate::config::Loaded;
+
+pub(crate) fn run(config: Option<&Path>, what: &Ca) -> anyhow::Result<ExitCode> {
+    let ca = ca::Ca::load(&Loaded::load(config)?.ca()?.dir)?;
+    match what {
+        Ca::Path => println!("{}", ca.certificate_path().display()),
+        Ca::Show => show(&ca),
+        Ca::Export { format: Form::Pem } => print!("{}", ca.certificate_pem()),
+        Ca::Export { format: Form::Der } => std::io::stdout().write_all(ca.certificate_der())?,
+        Ca::Export { format: Form::Spki } => println!("{}", ca.spki_sha256_base64()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(ca: &ca::Ca) {
+    println!("certificate  {}", ca.certificate_path().display());
+    println!("private key  {}", ca.key_path().display());
+    println!("subject      {}", ca.subject());
+    println!("valid from   {}", clock::rfc3339(ca.not_before()));
+    println!("valid until  {}", clock::rfc3339(ca.not_after()));
+    println!("SHA-256      {}", ca.fingerprint());
+    println!("public key   {} (sha256)", ca.spki_sha256_base64());
+}

@@ -1,0 +1,19 @@
+//! `config`: validates or shows the configuration.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::cli::Config;
+use crate::config::Loaded;
+
+pub(crate) fn run(config: Option<&Path>, what: &Config) -> anyhow::Result<ExitCode> {
+    let loaded = Loaded::load(config)?;
+    loaded.settings()?;
+    let source =
+        loaded.file.as_ref().map_or("no file, so the defaults hold".to_owned(), |file| file.display().to_string());
+    match what {
+        Config::Check => println!("in order: {source}"),
+        Config::Show => print!("# {source}\n{}", toml::to_string(&loaded.config)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}

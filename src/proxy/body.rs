@@ -1,0 +1,69 @@
+//! The body of what a client gets: the origin's, passed on as it comes, or the proxy's own.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::Full;
+
+use crate::audit::Record;
+use crate::policy::reason::Reason;
+use crate::upstream;
+
+/// A body on its way to the client. A forwarded one carries the request's record, which is written when it has gone.
+#[derive(Debug)]
+pub enum Body {
+    /// The origin's.
+    Forwarded {
+        /// What comes from the origin.
+        body: upstream::Body,
+        /// The record of the request.
+        record: Box<Record>,
+    },
+    /// The proxy's.
+    Own(Full<Bytes>),
+}
+
+impl Body {
+    /// A body of the proxy's own.
+    pub fn own(text: String) -> Body {
+        Body::Own(Full::from(text))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Body::Own(full) => Pin::new(full).poll_frame(context).map_err(|never| match never {}),
+            Body::Forwarded { body, record } => {
+                let polled = Pin::new(body).poll_frame(context);
+                match &polled {
+                    Poll::Ready(Some(Ok(frame))) => record.sent(frame.data_ref().map_or(0, |data| data.len() as u64)),
+                    Poll::Ready(Some(Err(error))) => {
+                        record.failed(Reason::UpstreamClosed, Some(format!("the answer was cut short: {error}")));
+                    }
+                    _ => {}
+                }
+                polled
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Own(full) => full.is_end_stream(),
+            Body::Forwarded { body, .. } => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Own(full) => full.size_hint(),
+            Body::Forwarded { body, .. } => body.size_hint(),
+        }
+    }
+}

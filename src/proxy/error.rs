@@ -1,0 +1,97 @@
+//! What ends a request before its answer comes from the origin, translated into a reason: once, here.
+
+use std::time::Duration;
+
+use crate::policy::decision::Decision;
+use crate::policy::identity::MalformedIdentity;
+use crate::policy::reason::Reason;
+use crate::policy::target::BadTarget;
+use crate::queue;
+use crate::upstream;
+
+/// Why a request is answered by the proxy itself.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// What happened, in a sentence.
+    pub detail: String,
+    /// When asking again may help.
+    pub retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    /// A refusal that asking again does not change.
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Refusal {
+        Refusal { reason, detail: detail.into(), retry_after: None }
+    }
+
+    /// The proxy is stopping.
+    pub fn stopping() -> Refusal {
+        let detail = "the proxy is stopping and starts no more requests";
+        Refusal { retry_after: Some(Duration::from_secs(1)), ..Refusal::new(Reason::Stopping, detail) }
+    }
+
+    /// A decision of the rules; `failure` tells why robots.txt could not be had.
+    pub fn by_rules(decision: &Decision, token: &str, robots_url: &str, failure: Option<&str>) -> Refusal {
+        let detail = match (decision.reason, &decision.rule, decision.line) {
+            (Reason::Disallowed, Some(rule), Some(line)) => {
+                format!("line {line} of {robots_url}, \"{rule}\", disallows this URL for {}", bot(token))
+            }
+            _ => format!("{robots_url} could not be read ({})", failure.unwrap_or("no answer")),
+        };
+        Refusal { reason: decision.reason, detail, retry_after: decision.retry_after }
+    }
+}
+
+fn bot(token: &str) -> &str {
+    if token == "*" { "every bot" } else { token }
+}
+
+impl From<BadTarget> for Refusal {
+    fn from(error: BadTarget) -> Refusal {
+        let reason = match error {
+            BadTarget::AuthorityMismatch { .. } => Reason::AuthorityMismatch,
+            BadTarget::NotAProxyRequest | BadTarget::Malformed(_) => Reason::BadRequest,
+        };
+        Refusal::new(reason, error.to_string())
+    }
+}
+
+impl From<MalformedIdentity> for Refusal {
+    fn from(error: MalformedIdentity) -> Refusal {
+        Refusal::new(Reason::BadRequest, error.to_string())
+    }
+}
+
+impl From<queue::Refused> for Refusal {
+    fn from(refused: queue::Refused) -> Refusal {
+        let (reason, detail, wait) = match refused {
+            queue::Refused::Full { wait } => {
+                (Reason::QueueFull, "as many requests wait for this host as may wait", wait)
+            }
+            queue::Refused::TooLong { wait } => {
+                (Reason::WaitTooLong, "this request's turn would come later than it may wait", wait)
+            }
+        };
+        Refusal { retry_after: Some(wait), ..Refusal::new(reason, format!("{detail} ({:.1} s)", wait.as_secs_f32())) }
+    }
+}
+
+impl From<upstream::Error> for Refusal {
+    fn from(error: upstream::Error) -> Refusal {
+        use upstream::Error::*;
+        let reason = match error {
+            Dns { .. } => Reason::UpstreamDns,
+            Refused { .. } => Reason::UpstreamRefused,
+            Connect { .. } => Reason::UpstreamConnect,
+            TimedOut { .. } => Reason::UpstreamConnectTimeout,
+            Certificate { .. } => Reason::UpstreamCertificate,
+            Tls { .. } => Reason::UpstreamTls,
+            Itself { .. } => Reason::Loop,
+            Closed(_) => Reason::UpstreamClosed,
+            Protocol(_) => Reason::UpstreamProtocol,
+        };
+        Refusal::new(reason, error.to_string())
+    }
+}

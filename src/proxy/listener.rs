@@ -1,0 +1,122 @@
+//! Accepting clients, and the HTTP connection with each.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+use super::body::Body;
+use super::limits;
+use super::pipeline::{Client, Pipeline};
+use super::tunnel::{self, Interception};
+use crate::clock;
+
+/// The proxy as its clients meet it.
+pub struct Proxy {
+    /// What each request goes through.
+    pub pipeline: Pipeline,
+    /// TLS towards clients.
+    pub interception: Interception,
+    /// Ceilings of a connection.
+    pub limits: limits::Settings,
+    /// Connections and tunnels, so that a stop can wait for them.
+    pub tasks: TaskTracker,
+}
+
+/// After a failure to accept (out of file descriptors, mostly) the next try comes this much later.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Requests at once on one HTTP/2 connection; hyper's own default, written down because it bounds what a client may make us hold.
+const HTTP2_STREAMS_MAX: u32 = 200;
+
+impl Proxy {
+    /// Accepts clients until the proxy stops.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+        let stopping = self.pipeline.stopping.clone();
+        loop {
+            let permit = self.pipeline.limits.connection().await;
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopping.cancelled() => return,
+            };
+            match accepted {
+                Ok((stream, address)) => {
+                    let proxy = Arc::clone(&self);
+                    self.tasks.spawn(async move {
+                        proxy.serve(stream, address).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
+                    clock::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        // Answers and handshakes are small writes that somebody waits for.
+        let _ = stream.set_nodelay(true);
+        let client = Client { address, tunnel: None };
+        if let Err(error) = self.serve_http(stream, &client, false).await {
+            tracing::debug!(client = %address, %error, "a connection ended");
+        }
+    }
+
+    /// Serves HTTP on a stream until it ends or the proxy stops.
+    pub async fn serve_http<S>(
+        self: &Arc<Self>,
+        stream: S,
+        client: &Client,
+        http2: bool,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(|request| {
+            let (proxy, client) = (Arc::clone(self), client.clone());
+            async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_buf_size(self.limits.header_bytes.max(MIN_BUFFER))
+            .preserve_header_case(true);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(self.limits.header_bytes).unwrap_or(u32::MAX))
+            .max_concurrent_streams(HTTP2_STREAMS_MAX);
+        if http2 {
+            builder = builder.http2_only();
+        }
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = self.pipeline.stopping.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    }
+
+    async fn answer(self: &Arc<Self>, client: &Client, request: Request<Incoming>) -> Response<Body> {
+        match *request.method() {
+            Method::CONNECT => tunnel::connect(self, client, request).await,
+            _ => self.pipeline.serve(client, request).await,
+        }
+    }
+}
+
+/// hyper takes no smaller buffer.
+const MIN_BUFFER: usize = 8192;

@@ -1,0 +1,8 @@
+//! The road of a request, from the client's socket to the origin and back.
+
+pub mod body;
+pub mod error;
+pub mod limits;
+pub mod listener;
+pub mod pipeline;
+pub mod tunnel;

@@ -1,0 +1,275 @@
+//! The road of one request, top to bottom.
+//!
+//! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
+//! record; [`Pipeline::walk`] is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
+//! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
+//! nothing is left behind and nothing goes unrecorded.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
+
+use super::body::Body;
+use super::error::Refusal;
+use super::limits::Limits;
+use crate::audit::{Audit, Record, Via};
+use crate::clock;
+use crate::lookup::Lookup;
+use crate::policy::answer::Rendering;
+use crate::policy::decision::{self, Decision};
+use crate::policy::identity::{self, Asking, Identity};
+use crate::policy::reason::Reason;
+use crate::policy::standing::Standing;
+use crate::policy::target::{Target, Tunnel};
+use crate::queue::{LineKey, Place, Queue};
+use crate::upstream::{self, RequestBody, Upstream};
+
+/// Everything that a request meets on its road.
+pub struct Pipeline {
+    /// Who is asking.
+    pub identity: identity::Settings,
+    /// Decide and record, but never refuse or delay.
+    pub observe: bool,
+    /// The standings of origins.
+    pub lookup: Lookup,
+    /// The line of each host.
+    pub queue: Arc<Queue>,
+    /// The way to origins.
+    pub upstream: Arc<Upstream>,
+    /// The log.
+    pub audit: Arc<Audit>,
+    /// Ceilings for clients.
+    pub limits: Limits,
+    /// Cancelled when the proxy stops.
+    pub stopping: CancellationToken,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// The client's socket.
+    pub address: SocketAddr,
+    /// The tunnel that it comes through.
+    pub tunnel: Option<Arc<OpenTunnel>>,
+}
+
+/// An intercepted CONNECT.
+#[derive(Debug)]
+pub struct OpenTunnel {
+    /// Where it goes.
+    pub tunnel: Tunnel,
+    /// The header fields of the CONNECT, which hold for all requests inside.
+    pub headers: HeaderMap,
+}
+
+impl Client {
+    /// Begins the record of a request of this client.
+    pub fn record(&self, pipeline: &Pipeline, method: &http::Method) -> Record {
+        let via = if self.tunnel.is_some() { Via::Connect } else { Via::Plain };
+        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.observe)
+    }
+
+    fn connect_headers(&self) -> Option<&HeaderMap> {
+        self.tunnel.as_ref().map(|open| &open.headers)
+    }
+}
+
+impl Pipeline {
+    /// Serves a request: the origin's answer, or the proxy's own, and a record in any case.
+    pub async fn serve(&self, client: &Client, request: Request<Incoming>) -> Response<Body> {
+        let mut record = client.record(self, request.method());
+        let rendering = Rendering::accepted(request.headers());
+        match self.walk(client, request, &mut record).await {
+            Ok(response) => response.map(|body| Body::Forwarded { body, record: Box::new(record) }),
+            Err(refusal) => refuse(refusal, rendering, record).await,
+        }
+    }
+
+    async fn walk(
+        &self,
+        client: &Client,
+        request: Request<Incoming>,
+        record: &mut Record,
+    ) -> Result<Response<upstream::Body>, Refusal> {
+        let target = self.read(client, &request, record)?;
+        let identity = self.identify(client, &request, &target, record)?;
+        let standing = self.look_up(&target).await;
+        let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
+        let place = self.line_up(&identity, &target, &decision, record)?;
+        let connection = self.wait_for_turn(&place, &identity, &target, standing, decision, record).await?;
+        self.forward(connection, place, &target, request, record).await
+    }
+
+    /// What is asked for: one target, which everything after this line goes by.
+    fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
+        record.asked(request.uri().to_string());
+        self.limits.request(client.address.ip())?;
+        let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
+        let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
+        record.asked(target.to_string());
+        Ok(target)
+    }
+
+    /// Which bot is asking.
+    fn identify(
+        &self,
+        client: &Client,
+        request: &Request<Incoming>,
+        target: &Target,
+        record: &mut Record,
+    ) -> Result<Identity, Refusal> {
+        let headers = request.headers();
+        let user = client.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers));
+        let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        record.client_said(user_agent.as_deref(), user.as_deref());
+        let asking = Asking {
+            user: user.as_deref(),
+            client: client.address.ip(),
+            host: target.origin.host.as_str(),
+            headers,
+            tunnel: client.connect_headers(),
+        };
+        let identity = identity::identify(&self.identity, &asking)?;
+        record.identified(&identity);
+        Ok(identity)
+    }
+
+    /// What holds at the origin. robots.txt itself needs no permission, so nothing is asked for it.
+    async fn look_up(&self, target: &Target) -> Option<Arc<Standing>> {
+        match target.is_robots_txt() {
+            true => None,
+            false => Some(self.lookup.standing(&target.origin).await),
+        }
+    }
+
+    /// Allow or refuse; in observe mode a refusal is only recorded.
+    fn decide(
+        &self,
+        identity: &Identity,
+        target: &Target,
+        standing: Option<&Standing>,
+        record: &mut Record,
+    ) -> Result<Decision, Refusal> {
+        let Some(standing) = standing else {
+            let decision = Decision::of(Reason::RobotsTxt);
+            record.allowed(decision.reason);
+            return Ok(decision);
+        };
+        let decision = decision::decide(&identity.token, target.path_bytes(), standing, clock::now());
+        record.decided(&decision, standing);
+        if !decision.reason.allows() {
+            let robots_url = &standing.evidence.robots_url;
+            let refusal =
+                Refusal::by_rules(&decision, identity.token.as_str(), robots_url, standing.failure.as_deref());
+            if !self.observe {
+                return Err(refusal);
+            }
+            record.observed(refusal.reason);
+        }
+        Ok(decision)
+    }
+
+    /// A place in the line of the host, if it is asked slowly.
+    fn line_up(
+        &self,
+        identity: &Identity,
+        target: &Target,
+        decision: &Decision,
+        record: &mut Record,
+    ) -> Result<Place, Refusal> {
+        let line = LineKey::new(&target.origin.host, &identity.token);
+        let gap = self.gap(decision);
+        if self.observe {
+            record.would_wait(self.queue.predict(&line, gap));
+        }
+        Ok(self.queue.join(line, if self.observe { Duration::ZERO } else { gap }, self.queue.settings().max_wait)?)
+    }
+
+    /// The delay in force for a decision; robots.txt itself is not paced.
+    fn gap(&self, decision: &Decision) -> Duration {
+        match decision.reason == Reason::RobotsTxt {
+            true => Duration::ZERO,
+            false => self.queue.settings().delay(decision.crawl_delay).gap,
+        }
+    }
+
+    /// Waits for the request's slot, and opens the connection that it will start on. What was decided on arrival is decided again
+    /// when robots.txt has changed meanwhile.
+    async fn wait_for_turn(
+        &self,
+        place: &Place,
+        identity: &Identity,
+        target: &Target,
+        mut standing: Option<Arc<Standing>>,
+        mut decision: Decision,
+        record: &mut Record,
+    ) -> Result<upstream::Connection, Refusal> {
+        if !place.is_paced() {
+            return Ok(self.upstream.connect(&target.origin).await?);
+        }
+        loop {
+            let gap = self.gap(&decision);
+            tokio::select! {
+                () = place.ready(gap) => {}
+                () = self.stopping.cancelled() => return Err(Refusal::stopping()),
+            }
+            record.paced(self.queue.settings().delay(decision.crawl_delay).capped);
+            let latest = self.look_up(target).await;
+            if same(latest.as_ref(), standing.as_ref()) {
+                return Ok(self.upstream.connect(&target.origin).await?);
+            }
+            decision = self.decide(identity, target, latest.as_deref(), record)?;
+            standing = latest;
+        }
+    }
+
+    /// Starts the request on its connection, and returns when the head of the answer has come.
+    async fn forward(
+        &self,
+        connection: upstream::Connection,
+        place: Place,
+        target: &Target,
+        request: Request<Incoming>,
+        record: &mut Record,
+    ) -> Result<Response<upstream::Body>, Refusal> {
+        let mut request = request.map(RequestBody::Client);
+        request.headers_mut().remove(&self.identity.header);
+        let version = request.version();
+        upstream::headers::add_via(request.headers_mut(), version);
+        let paced = place.is_paced();
+        let start = place.start();
+        if paced {
+            record.waited(start.waited());
+        }
+        let mut response = connection.send(target, request).await?;
+        record.answered(response.status());
+        upstream::headers::towards_client(&mut response);
+        if paced {
+            let waited = format!("robots-proxy; wait_ms={}", start.waited().as_millis());
+            response
+                .headers_mut()
+                .append("proxy-status", HeaderValue::try_from(waited).expect("digits are a header value"));
+        }
+        Ok(response)
+    }
+}
+
+fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+/// Answers a request that goes no further. The record is on disk before the client has its answer.
+pub async fn refuse(refusal: Refusal, rendering: Rendering, record: Record) -> Response<Body> {
+    let Refusal { reason, detail, retry_after } = refusal;
+    let answer = record.answer(reason, detail).retry_after(retry_after);
+    let response = answer.render(rendering);
+    record.refuse(reason, answer.detail(), response.status(), response.body().len() as u64).await;
+    response.map(Body::own)
+}
