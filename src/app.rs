@@ -2,9 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -145,16 +144,4 @@ impl Running {
         self.audit.flush().await;
         finished
     }
-}
-
-/// The proxy's version, and the moment it was asked for: what a start-up line tells.
-pub fn started_at() -> (&'static str, SystemTime) {
-    (env!("CARGO_PKG_VERSION"), clock::wall())
-}
-
-/// The files of a proxy that keeps everything in one folder, as `demo` and the tests do.
-pub fn files_in(folder: &std::path::Path) -> (ca::Settings, audit::Settings) {
-    let ca = ca::Settings { dir: folder.join("certs"), leaf_ttl: Duration::from_secs(7 * 24 * 3600) };
-    let audit = audit::Settings { path: Some(PathBuf::from(folder).join("audit.jsonl")), record: audit::Which::All };
-    (ca, audit)
 }

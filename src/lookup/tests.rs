@@ -60,7 +60,7 @@ impl Site {
 
     async fn ask(&self, path: &str) -> Decision {
         let standing = self.lookup.standing(&self.origin).await;
-        decide(&"NimbuBot".parse().unwrap(), path.as_bytes(), &standing, clock::now())
+        decide("NimbuBot", path.as_bytes(), &standing, clock::now())
     }
 }
 
