@@ -6,4 +6,5 @@
 
 mod support;
 
+mod answers;
 mod questions;
