@@ -7,4 +7,6 @@
 mod support;
 
 mod answers;
+mod pacing;
 mod questions;
+mod status_table;
