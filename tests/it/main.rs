@@ -7,6 +7,8 @@
 mod support;
 
 mod answers;
+mod command_line;
+mod malformed;
 mod pacing;
 mod questions;
 mod status_table;
