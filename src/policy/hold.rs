@@ -173,7 +173,11 @@ mod tests {
             (vec![(busy(Some(2)), 0, 1), (busy(Some(60)), 0, 2)], vec![2, 60], "the longer one of a burst"),
             (vec![(busy(None), 0, 1), (busy(None), 0, 1), (busy(None), 0, 2)], vec![10, 10, 9], "a burst counts once"),
             (vec![(busy(None), 0, 0), (busy(None), 10, 10), (busy(None), 30, 30)], vec![10, 20, 40], "doubling"),
-            (vec![(busy(None), 0, 0), (fine, 10, 10), (busy(None), 11, 11)], vec![10, 0, 20], "success forgives nothing"),
+            (
+                vec![(busy(None), 0, 0), (fine, 10, 10), (busy(None), 11, 11)],
+                vec![10, 0, 20],
+                "success forgives nothing",
+            ),
             (vec![(busy(None), 0, 0), (busy(None), 1810, 1810)], vec![10, 10], "half an hour does"),
             (vec![(busy(None), 0, 0), (busy(None), 1809, 1809)], vec![10, 20], "and not less"),
             (vec![(none(), 0, 0), (none(), 1, 1), (none(), 2, 2), (none(), 12, 12)], vec![0, 0, 10, 20], "503 thrice"),
@@ -210,7 +214,8 @@ mod tests {
     fn a_sign_is_429_or_503_and_malformed_lengths_are_none() {
         let wall = httpdate::parse_http_date("Mon, 30 Nov 2026 10:00:00 GMT").unwrap();
         let read = |status: u16, fields: &[(&'static str, &str)]| {
-            let headers = fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
+            let headers =
+                fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
             Sign::read(StatusCode::from_u16(status).unwrap(), &headers.collect(), wall)
         };
         let (date, at) = (("date", "Mon, 30 Nov 2026 09:00:00 GMT"), "Mon, 30 Nov 2026 09:00:42 GMT");

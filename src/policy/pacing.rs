@@ -188,7 +188,8 @@ mod tests {
     #[test]
     fn rfc7240_4_3_prefer_wait_lowers_the_patience() {
         let patience = |fields: &[(&'static str, &str)]| {
-            let fields = fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
+            let fields =
+                fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
             Settings::default().patience(&fields.collect()).as_secs()
         };
         for (prefer, expected) in [

@@ -38,10 +38,9 @@ pub fn load(headers: &HeaderMap, scheme: Scheme) -> Load {
     match dest {
         _ if mode == "navigate" => Load::Navigation,
         "document" | "iframe" | "frame" | "object" | "embed" | "fencedframe" => Load::Navigation,
-        "audio" | "audioworklet" | "dictionary" | "font" | "image" | "json" | "manifest" | "paintworklet" | "report"
-        | "script" | "serviceworker" | "sharedworker" | "style" | "text" | "track" | "video" | "worker" | "xslt" => {
-            Load::Requisite
-        }
+        "audio" | "audioworklet" | "dictionary" | "font" | "image" | "json" | "manifest" | "paintworklet"
+        | "report" | "script" | "serviceworker" | "sharedworker" | "style" | "text" | "track" | "video" | "worker"
+        | "xslt" => Load::Requisite,
         "empty" if mode != "websocket" => Load::Data,
         "" if mode.is_empty() && scheme == Scheme::Http => without_metadata(headers),
         _ => Load::Alone,

@@ -1,8 +1,9 @@
 //! The lines themselves.
 //!
-//! A line lives while somebody waits in it or its delay has not passed; then it is forgotten, and the host is as if it had never
-//! been asked. Idle lines are found by when they become idle, not by looking through all of them: each line that nobody waits in
-//! has one entry in a heap.
+//! A line lives while somebody waits in it, its answer is awaited, or its delay has not passed; then it is forgotten, and the host is
+//! as if it had never been asked. As robots.txt may come to ask for a longer delay than it did, it is remembered for the longest that
+//! it could. Idle lines are found by when they become idle, not by looking through all of them: each line that nobody waits in has
+//! one entry in a heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -41,6 +42,8 @@ impl LineKey {
 pub(super) struct Lines {
     by_key: HashMap<LineKey, Line>,
     next_ticket: u64,
+    /// The longest delay that a host can come to ask for.
+    max_delay: Duration,
     /// When lines that nobody waits in become idle.
     idle_at: BinaryHeap<Reverse<(Instant, LineKey)>>,
 }
@@ -85,6 +88,10 @@ pub(super) enum Turn {
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Lines {
+    pub(super) fn set_max_delay(&mut self, max_delay: Duration) {
+        self.max_delay = max_delay;
+    }
+
     pub(super) fn contains(&self, key: &LineKey) -> bool {
         self.by_key.contains_key(key)
     }
@@ -133,7 +140,9 @@ impl Lines {
         now: Instant,
     ) -> Duration {
         // Without a line nobody has started, and there is nothing to count from.
-        let Some(line) = self.by_key.get_mut(key).filter(|line| !line.is_idle_at(now)) else { return wait };
+        let Some(line) = self.by_key.get_mut(key).filter(|line| !line.is_idle_at(now, self.max_delay)) else {
+            return wait;
+        };
         let retry_after = pacing::staggered(wait, line.refused, gap, max_wait);
         line.refused = line.refused.saturating_add(1);
         retry_after
@@ -235,11 +244,10 @@ impl Lines {
         let Some(line) = self.by_key.get_mut(key) else { return };
         if line.is_deserted() && !line.is_watched {
             line.is_watched = true;
-            let Some(at) = line.previous_start.map(|start| start + line.longest) else {
-                self.by_key.remove(key);
-                return;
-            };
-            self.idle_at.push(Reverse((at, key.clone())));
+            match line.idle_at(self.max_delay) {
+                Some(at) => self.idle_at.push(Reverse((at, key.clone()))),
+                None => _ = self.by_key.remove(key),
+            }
         }
     }
 
@@ -251,7 +259,7 @@ impl Lines {
         {
             let Some(line) = self.by_key.get_mut(&key) else { continue };
             line.is_watched = false;
-            match line.is_idle_at(now) {
+            match line.is_idle_at(now, self.max_delay) {
                 true => _ = self.by_key.remove(&key),
                 false => self.watch_idle(&key),
             }
@@ -294,9 +302,15 @@ impl Line {
         self.waiting.is_empty() && self.unanswered.is_none()
     }
 
-    /// The next one would not have to wait.
-    fn is_idle_at(&self, now: Instant) -> bool {
-        self.is_deserted() && pacing::next_slot(self.previous_start, self.longest, None, now) <= now
+    /// When the next request will not have to wait, whatever delay is in force then; `None` where nobody ever started.
+    fn idle_at(&self, max_delay: Duration) -> Option<Instant> {
+        // Where there is no delay, the line was made by a hold, and there is no start to keep a distance from.
+        let remembered_for = if self.longest.is_zero() { Duration::ZERO } else { self.longest.max(max_delay) };
+        self.previous_start.map(|start| start + remembered_for)
+    }
+
+    fn is_idle_at(&self, now: Instant, max_delay: Duration) -> bool {
+        self.is_deserted() && self.idle_at(max_delay).is_none_or(|at| at <= now)
     }
 
     fn dismiss_impatient(&mut self, until: Instant, now: Instant) {

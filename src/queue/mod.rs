@@ -88,8 +88,10 @@ pub enum Refused {
 impl Queue {
     /// No lines yet.
     pub fn new(settings: Settings) -> Arc<Queue> {
+        let mut state = State::default();
+        state.lines.set_max_delay(settings.max_delay);
         let settings = RwLock::new(Arc::new(settings));
-        Arc::new(Queue { settings, state: Mutex::default(), pages: Pages::default() })
+        Arc::new(Queue { settings, state: Mutex::new(state), pages: Pages::default() })
     }
 
     /// The settings.
@@ -101,6 +103,7 @@ impl Queue {
     /// proxy, since a line cannot be cut in pieces.
     pub fn reload(&self, settings: Settings) {
         let settings = Settings { shared: self.settings().shared, ..settings };
+        self.lock().lines.set_max_delay(settings.max_delay);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 

@@ -12,6 +12,7 @@ pub(super) enum Field {
     Allow,
     Disallow,
     CrawlDelay,
+    RequestRate,
     Sitemap,
     /// Known, and of no effect on what may be fetched.
     Unused,
@@ -86,6 +87,7 @@ fn field(key: &[u8]) -> (Field, Spelling) {
         10 if is("user-agent") => right(Field::UserAgent),
         7 if is("sitemap") => right(Field::Sitemap),
         11 if is("crawl-delay") => right(Field::CrawlDelay),
+        12 if is("request-rate") => right(Field::RequestRate),
         _ if MISSPELLED_DISALLOW.iter().any(|name| is(name)) => (Field::Disallow, Spelling::Misspelled),
         _ if is("useragent") || is("user agent") => (Field::UserAgent, Spelling::Misspelled),
         _ if is("crawldelay") || is("crawl delay") => (Field::CrawlDelay, Spelling::Misspelled),
@@ -99,10 +101,9 @@ fn field(key: &[u8]) -> (Field, Spelling) {
 const MISSPELLED_DISALLOW: [&str; 5] = ["dissallow", "dissalow", "disalow", "diasllow", "disallaw"];
 
 /// Fields with a meaning somewhere, none of them about what may be fetched: RFC 9309 §2.2.4 lets them stand anywhere.
-const UNUSED: [&str; 11] = [
+const UNUSED: [&str; 10] = [
     "host",
     "clean-param",
-    "request-rate",
     "visit-time",
     "noindex",
     "nofollow",

@@ -149,7 +149,7 @@ impl RobotsTxt {
     }
 
     /// How long the bot is asked to wait between two requests: the longest of all delays that are for it, in its own groups or, where it has
-    /// none, in those for everyone. Zero is an answer.
+    /// none, in those for everyone; a Request-rate is one. Zero is an answer.
     pub fn crawl_delay(&self, token: &str) -> Option<Duration> {
         self.bots.delay(self.bots.of(&self.tape, token))
     }

@@ -137,7 +137,8 @@ impl Parser {
             Field::Disallow => self.rule(false, line.value),
             Field::Allow => self.rule(true, line.value),
             Field::UserAgent => self.name(line.value),
-            Field::CrawlDelay => self.delay(line.value),
+            Field::CrawlDelay => self.delay(seconds(line.value), RemarkKind::BadCrawlDelay),
+            Field::RequestRate => self.delay(seconds_per_request(line.value), RemarkKind::BadRequestRate),
             Field::Sitemap => self.sitemap(line.value),
             Field::Unused => self.remark(RemarkKind::UnusedField),
             Field::Unknown => self.remark(RemarkKind::UnknownField),
@@ -186,11 +187,11 @@ impl Parser {
         tape::write_rule(&mut self.tape, marks, value, self.line);
     }
 
-    fn delay(&mut self, value: &[u8]) {
+    fn delay(&mut self, delay: Option<Duration>, or: RemarkKind) {
         if self.groups.is_empty() {
             return self.remark(RemarkKind::OutsideGroup);
         }
-        let Some(delay) = seconds(value) else { return self.remark(RemarkKind::BadCrawlDelay) };
+        let Some(delay) = delay else { return self.remark(or) };
         match self.delays.last_mut() {
             Some((keys, longest)) if *keys == self.bots.len() => *longest = delay.max(*longest),
             _ => self.delays.push((self.bots.len(), delay)),
@@ -263,6 +264,23 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     Some(Duration::new(seconds, nanos as u32))
 }
 
+/// `Request-rate: 1/10s`, the time for each request: seconds, or `m` or `h`. The hours that may follow (`1800-1900`, UTC) would need a
+/// clock, so the rate counts at any time: asking too seldom is no offence.
+fn seconds_per_request(value: &[u8]) -> Option<Duration> {
+    let rate = value.split(|octet| octet.is_ascii_whitespace()).next()?;
+    let slash = memchr::memchr(b'/', rate)?;
+    let number = |digits: &[u8]| -> Option<u64> { std::str::from_utf8(digits).ok()?.parse().ok() };
+    let (time, unit) = match &rate[slash + 1..] {
+        [time @ .., b's' | b'S'] => (time, 1),
+        [time @ .., b'm' | b'M'] => (time, 60),
+        [time @ .., b'h' | b'H'] => (time, 3600),
+        time => (time, 1),
+    };
+    let requests = number(&rate[..slash]).filter(|requests| *requests > 0)?;
+    let millis = number(time)?.saturating_mul(unit).saturating_mul(1000);
+    Some(Duration::from_millis(millis.div_ceil(requests)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +308,29 @@ mod tests {
             ("5,5", None),
         ] {
             assert_eq!(seconds(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_request_rate_is_a_delay() {
+        for (value, expected) in [
+            ("1/10s", Some(10_000)),
+            ("1/10", Some(10_000)),
+            ("30/1m", Some(2000)),
+            ("100/1h", Some(36_000)),
+            ("3/1s", Some(334)),
+            ("1/10s 1800-1900", Some(10_000)),
+            ("1/0", Some(0)),
+            ("10", None),
+            ("0/5", None),
+            ("1/", None),
+            ("/5", None),
+            ("1/5d", None),
+            ("1.5/5", None),
+            ("-1/5", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds_per_request(value.as_bytes()), expected.map(Duration::from_millis), "{value}");
         }
     }
 

@@ -71,8 +71,9 @@ impl Model {
                     group.rules.push(Rule { is_allow: key == "allow", value: value.to_vec(), line });
                 }
             }
-            "crawl-delay" | "crawldelay" | "crawl delay" => {
-                if let (Some(group), Some(delay)) = (self.groups.last_mut(), seconds(value)) {
+            key @ ("crawl-delay" | "crawldelay" | "crawl delay" | "request-rate") => {
+                let delay = if key == "request-rate" { seconds_per_request(value) } else { seconds(value) };
+                if let (Some(group), Some(delay)) = (self.groups.last_mut(), delay) {
                     group.delays.push((group.names.len(), delay));
                 }
             }
@@ -205,6 +206,15 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     let whole = if whole.is_empty() { 0 } else { whole.parse().unwrap_or(u64::MAX) };
     let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     Some(Duration::new(whole, nanos.parse().ok()?))
+}
+
+/// Whole requests in whole units of time, rounded up to milliseconds.
+fn seconds_per_request(value: &[u8]) -> Option<Duration> {
+    let (requests, time) = std::str::from_utf8(value).ok()?.split_whitespace().next()?.split_once('/')?;
+    let unit = [('s', 1), ('m', 60), ('h', 3600)].into_iter().find(|(unit, _)| time.ends_with(*unit));
+    let time: u64 = time.trim_end_matches(|unit: char| "smh".contains(unit)).parse().ok()?;
+    let (millis, requests) = (time * 1000 * unit.map_or(1, |(_, seconds)| seconds), requests.parse::<u64>().ok()?);
+    Some(Duration::from_millis(millis.checked_div(requests)? + u64::from(millis % requests > 0)))
 }
 
 /// Whole value equal, or else its leading token; a star with anything behind a blank is everyone; an empty one is nobody.

@@ -41,6 +41,7 @@ fn line() -> impl Strategy<Value = String> {
         4 => name().prop_map(|name| format!("User-agent: {name}")),
         1 => name().prop_map(|name| format!("useragent:{name}")),
         1 => prop::sample::select(&["1", "0.5", "10", "x", "", "2."][..]).prop_map(|delay| format!("Crawl-delay: {delay}")),
+        1 => prop::sample::select(&["1/5", "2/1m", "3/10s 0600-0845", "1", "0/1"][..]).prop_map(|rate| format!("Request-rate: {rate}")),
         1 => prop::sample::select(&["", "# comment", "Sitemap: https://a.test/s.xml", "Host: x", "nonsense", "\u{c} "][..]).prop_map(String::from),
     ]
 }
