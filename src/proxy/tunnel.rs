@@ -45,7 +45,8 @@ impl Interception {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(NoCertificate));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Old clients, and curl --http1.0, offer nothing but the last.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         Ok(Interception { leaves, config })
     }

@@ -8,6 +8,7 @@ mod support;
 
 mod answers;
 mod command_line;
+mod forwarding;
 mod malformed;
 mod pacing;
 mod questions;
