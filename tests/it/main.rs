@@ -13,3 +13,4 @@ mod malformed;
 mod pacing;
 mod questions;
 mod status_table;
+mod tunnels;
