@@ -7,6 +7,7 @@
 mod support;
 
 mod answers;
+mod browser;
 mod command_line;
 mod forwarding;
 mod malformed;
