@@ -55,6 +55,21 @@ async fn each_protocol_of_the_client_meets_each_of_the_origin() {
 }
 
 #[tokio::test]
+async fn every_method_is_decided_alike_and_passed_on() {
+    let site = Origin::https(|visit| Reply::of_site(OPEN, visit)).await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"] {
+        for option in ["--http1.1", "--http2"] {
+            let refused = proxy.curl(&[option, "--request", method, "https://a.test/private/x"]).await;
+            assert_eq!(refused.status, 403, "{option} {method}");
+            let page = proxy.curl(&[option, "--request", method, "https://a.test/page"]).await;
+            assert_eq!(page.status, 200, "{option} {method}");
+            assert_eq!(site.pages().pop().unwrap().method, method);
+        }
+    }
+}
+
+#[tokio::test]
 async fn h2c_does_not_lead_past_the_proxy() {
     let site = Origin::http(|visit| Reply::of_site(OPEN, visit)).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
@@ -121,7 +136,7 @@ async fn a_client_connection_serves_many_requests() {
         }
     }
     wire.send("GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await;
-    assert!(wire.to_end().await.ends_with("page /last"), "and closes when it is asked to");
+    assert!(wire.rest().await.ends_with("page /last"), "and closes when it is asked to");
 }
 
 #[tokio::test]

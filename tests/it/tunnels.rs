@@ -50,7 +50,7 @@ async fn what_is_neither_tls_nor_http_is_closed_and_recorded() {
     for (number, greeting) in greetings.iter().enumerate() {
         let mut wire = Wire::tunnel(&proxy, "a.test:22").await;
         wire.send(greeting).await;
-        let answer = wire.to_end().await;
+        let answer = wire.rest().await;
         assert_eq!(answer, "", "{greeting:?}");
         let records = proxy.records(number + 1).await;
         let record = &records[number];
