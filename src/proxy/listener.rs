@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, header};
+use http_body::Body as _;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -111,11 +113,24 @@ impl Proxy {
     }
 
     async fn answer(self: &Arc<Self>, client: &Client, request: Request<Incoming>) -> Response<Body> {
-        match *request.method() {
+        let is_head = request.method() == Method::HEAD;
+        let response = match *request.method() {
             Method::CONNECT => tunnel::connect(self, client, request).await,
             _ => self.pipeline.serve(client, request).await,
-        }
+        };
+        if is_head { without_body(response) } else { response }
     }
+}
+
+/// The answer to HEAD: the head of the proxy's own answer, and nothing after it (RFC 9110 §9.3.2). hyper leaves the body out in
+/// HTTP/1.1, but sends it in HTTP/2, which is a protocol error.
+fn without_body(mut response: Response<Body>) -> Response<Body> {
+    if let Body::Own(full) = response.body() {
+        let length = full.size_hint().exact().unwrap_or(0);
+        response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        *response.body_mut() = Body::Own(Full::default());
+    }
+    response
 }
 
 /// hyper takes no smaller buffer.

@@ -1,0 +1,14 @@
+//! The whole road with real parts: real sockets, real TLS, real curl, a real Chromium, the real program.
+//!
+//! One file a subject; each test is named for the rule that it shows. What the tests share is in [`support`].
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+mod answers;
+mod command_line;
+mod malformed;
+mod pacing;
+mod questions;
+mod status_table;

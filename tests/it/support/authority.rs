@@ -1,0 +1,65 @@
+//! The certificate authority of the origins: made once per test run, trusted by the proxy through `upstream.ca_files`.
+
+use std::sync::{Arc, LazyLock};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// The authority that the proxy is told to trust.
+pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("Origins' CA"));
+
+/// One that it is not told of.
+static STRANGER: LazyLock<Authority> = LazyLock::new(|| Authority::new("Nobody's CA"));
+
+/// A certificate authority that can sign for any name.
+pub(crate) struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        Authority { issuer }
+    }
+
+    /// The certificate, PEM.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    fn config(&self, names: Vec<String>, alpn: &[&[u8]]) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+/// TLS of an origin that has every name of the tests, and the addresses of loopback.
+pub(crate) fn every_name(alpn: &[&[u8]]) -> Arc<ServerConfig> {
+    let letters = ('a'..='z').map(|letter| format!("{letter}.test"));
+    let others = ["*.nimbu.test", "127.0.0.1", "::1"].map(str::to_owned);
+    TRUSTED.config(letters.chain(others).collect(), alpn)
+}
+
+/// TLS of an origin whose certificate nobody vouches for.
+pub(crate) fn untrusted() -> Arc<ServerConfig> {
+    STRANGER.config(vec!["*.nimbu.test".into(), "a.test".into()], &[b"http/1.1"])
+}
+
+/// TLS of an origin that shows the certificate of another.
+pub(crate) fn another_name() -> Arc<ServerConfig> {
+    TRUSTED.config(vec!["another.example".into()], &[b"http/1.1"])
+}

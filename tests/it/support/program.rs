@@ -1,0 +1,93 @@
+//! The built program.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::in_time;
+
+/// What a run printed, and its exit status.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) exit: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            exit: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// A folder to run in, with a configuration.
+pub(crate) fn folder(config: &str) -> TempDir {
+    let folder = tempfile::Builder::new().prefix("robots-proxy-it-").tempdir().unwrap();
+    std::fs::write(folder.path().join("config.toml"), config).unwrap();
+    folder
+}
+
+/// The program, at home in this folder and knowing nothing of the real one.
+pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_robots-proxy"));
+    command.args(arguments).current_dir(folder).env_clear().env("HOME", folder);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) async fn run(folder: &Path, arguments: &[&str]) -> Ran {
+    in_time("the program", command(folder, arguments).output()).await.unwrap().into()
+}
+
+/// `serve`, at work.
+pub(crate) struct Serving {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// Everything it has printed so far.
+    pub(crate) said: String,
+}
+
+impl Serving {
+    /// Starts it and waits until it listens.
+    pub(crate) async fn start(folder: &Path, arguments: &[&str]) -> Serving {
+        let mut child = command(folder, &[&["serve"], arguments].concat()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Serving { child, out, said: String::new() };
+        serving.read_to("CURL_CA_BUNDLE").await;
+        serving
+    }
+
+    async fn read_to(&mut self, word: &str) {
+        while !self.said.contains(word) {
+            let came = in_time(word, self.out.read_line(&mut self.said)).await.unwrap();
+            assert!(came > 0, "it ended without {word}: {}", self.said);
+        }
+    }
+
+    /// What stands behind a word on its line.
+    pub(crate) fn told(&self, word: &str) -> &str {
+        let line = self.said.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{}", self.said));
+        line.split(word).nth(1).unwrap().trim()
+    }
+
+    /// Tells it to stop, as an init system does.
+    pub(crate) async fn terminate(&self) {
+        let id = self.child.id().expect("it runs").to_string();
+        let killed = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().await.unwrap();
+        assert!(killed.success());
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(self) -> Ran {
+        in_time("the end of serve", self.child.wait_with_output()).await.unwrap().into()
+    }
+}

@@ -1,0 +1,107 @@
+//! The real proxy, in this process, with a CA and an audit log of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use robots_proxy::app::{self, Running, Settings};
+use robots_proxy::policy::{identity, pacing};
+use robots_proxy::proxy::limits;
+use robots_proxy::upstream::ConnectTo;
+use robots_proxy::{lookup, upstream};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::authority;
+use super::origin::Origin;
+use super::until;
+
+/// The proxy. It stops when it is dropped, and its folder goes with it.
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    folder: TempDir,
+    /// `None` when it has been stopped.
+    running: Option<Running>,
+}
+
+impl Proxy {
+    /// The default settings, and every name leading to its origin. A name without a port stands for the port of the origin's scheme.
+    pub(crate) async fn before(names: &[(&str, &Origin)]) -> Proxy {
+        Proxy::with(names, |_| {}).await
+    }
+
+    /// Other settings.
+    pub(crate) async fn with(names: &[(&str, &Origin)], change: impl FnOnce(&mut Settings)) -> Proxy {
+        let folder = tempfile::Builder::new().prefix("robots-proxy-it-").tempdir().unwrap();
+        let ca_file = folder.path().join("origins.pem");
+        std::fs::write(&ca_file, authority::TRUSTED.pem()).unwrap();
+        let (ca, audit) = app::files_in(folder.path());
+        let mut settings = Settings {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            observe: false,
+            ca,
+            identity: identity::Settings::default(),
+            lookup: lookup::Settings::default(),
+            fetch: lookup::fetch::Settings::default(),
+            pace: pacing::Settings::default(),
+            audit,
+            upstream: upstream::Settings {
+                ca_files: vec![ca_file],
+                connect_to: names.iter().map(|(name, origin)| lead(name, origin)).collect(),
+                ..upstream::Settings::default()
+            },
+            limits: limits::Settings::default(),
+        };
+        change(&mut settings);
+        let running = app::start(settings).await.unwrap();
+        Proxy { address: running.addresses()[0], folder, running: Some(running) }
+    }
+
+    /// What a client is given as its proxy.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The certificate that a client has to trust.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.folder.path().join("certs/ca.pem")
+    }
+
+    /// A folder for what a test needs, gone with the proxy.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Waits until there are so many records, and returns all there are.
+    pub(crate) async fn records(&self, number: usize) -> Vec<Value> {
+        until("records", || Some(self.records_so_far()).filter(|records| records.len() >= number)).await
+    }
+
+    /// The record of a request whose URL ends so; waits for it.
+    pub(crate) async fn record_of(&self, url_end: &str) -> Value {
+        let of_url = |record: &Value| record["url"].as_str().is_some_and(|url| url.ends_with(url_end));
+        until("a record", || self.records_so_far().into_iter().find(of_url)).await
+    }
+
+    fn records_so_far(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
+        // A line that is being written has no end yet.
+        let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Stops it, and says whether everything finished in time.
+    pub(crate) async fn stop(&mut self) -> bool {
+        self.running.take().expect("it runs").stop().await
+    }
+
+    /// The running proxy, to be stopped by the test in a task of its own.
+    pub(crate) fn take(&mut self) -> Running {
+        self.running.take().expect("it runs")
+    }
+}
+
+fn lead(name: &str, origin: &Origin) -> ConnectTo {
+    let port = if origin.is_tls { 443 } else { 80 };
+    let from = if name.contains(':') { name.to_owned() } else { format!("{name}:{port}") };
+    ConnectTo { from: from.parse().unwrap(), to: origin.address.to_string().parse().unwrap() }
+}
