@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +14,7 @@ use crate::audit::{self, Audit};
 use crate::ca::{self, Ca, Leaves};
 use crate::clock;
 use crate::lookup::fetch::{self, RobotsFetch};
+use crate::lookup::store::{self, Store};
 use crate::lookup::{self, Lookup};
 use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
@@ -30,6 +31,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Decide and record, but never refuse or delay.
     pub observe: bool,
+    /// Where copies of robots.txt are kept.
+    pub state_dir: PathBuf,
     /// The certificate authority.
     pub ca: ca::Settings,
     /// Which bot is asking.
@@ -99,12 +102,13 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.never_connect_to(addresses.clone());
+    let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
         identity: settings.identity,
         observe: settings.observe,
-        lookup: Lookup::new(settings.lookup, Arc::new(fetch)),
+        lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),
         queue: Queue::new(settings.pace),
         upstream,
         audit: Arc::clone(&audit),
@@ -118,6 +122,12 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
     Ok(Running { addresses, ca, audit, stopping, tasks, drain })
+}
+
+/// Two proxies may be told to keep their copies in one folder; the second does without.
+fn open_store(folder: &Path, copies: u64) -> Option<Store> {
+    let limits = store::Limits { copies, body_bytes: store::Limits::BODY_BYTES };
+    Store::open(folder, limits).inspect_err(|error| tracing::warn!(%error, "robots.txt copies stay in memory")).ok()
 }
 
 impl Running {
@@ -145,16 +155,4 @@ impl Running {
         self.audit.flush().await;
         finished
     }
-}
-
-/// The proxy's version, and the moment it was asked for: what a start-up line tells.
-pub fn started_at() -> (&'static str, SystemTime) {
-    (env!("CARGO_PKG_VERSION"), clock::wall())
-}
-
-/// The files of a proxy that keeps everything in one folder, as `demo` and the tests do.
-pub fn files_in(folder: &std::path::Path) -> (ca::Settings, audit::Settings) {
-    let ca = ca::Settings { dir: folder.join("certs"), leaf_ttl: Duration::from_secs(7 * 24 * 3600) };
-    let audit = audit::Settings { path: Some(PathBuf::from(folder).join("audit.jsonl")), record: audit::Which::All };
-    (ca, audit)
 }

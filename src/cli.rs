@@ -9,7 +9,6 @@ use clap_complete::Shell;
 
 use crate::commands;
 use crate::config::LoadError;
-use crate::policy::identity::Token;
 
 /// A forward proxy that makes any web client obey robots.txt
 #[derive(Debug, Parser)]
@@ -73,9 +72,9 @@ pub struct Serve {
 /// `check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The bot's product token; * asks for the rules of everybody
+    /// The bot's product token, compared as given; * asks for the group of all others
     #[arg(long, value_name = "TOKEN", default_value = "*")]
-    pub agent: Token,
+    pub agent: String,
     /// The robots.txt to decide by, instead of that of each origin; - reads it from standard input
     #[arg(long, value_name = "FILE")]
     pub robots: Option<PathBuf>,

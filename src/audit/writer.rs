@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -22,6 +22,7 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Audit {
     which: Which,
+    path: Option<PathBuf>,
     queue: mpsc::Sender<Message>,
     counts: Arc<Counts>,
 }
@@ -62,12 +63,17 @@ impl Audit {
             .name("audit".into())
             .spawn(move || write_all(file, messages, &counted))
             .map_err(|source| OpenError { path: PathBuf::from("thread"), source })?;
-        Ok(Arc::new(Audit { which: settings.record, queue, counts }))
+        Ok(Arc::new(Audit { which: settings.record, path: settings.path.clone(), queue, counts }))
     }
 
     /// Which requests are recorded.
     pub fn which(&self) -> Which {
         self.which
+    }
+
+    /// The file; `None` is standard output.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// Writes a line, and returns when the disk has it or has refused it.
@@ -101,7 +107,7 @@ impl Audit {
     }
 }
 
-fn append(path: &PathBuf) -> io::Result<File> {
+fn append(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }

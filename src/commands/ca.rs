@@ -10,7 +10,7 @@ use crate::clock;
 use crate::config::Loaded;
 
 pub(crate) fn run(config: Option<&Path>, what: &Ca) -> anyhow::Result<ExitCode> {
-    let ca = ca::Ca::load(&Loaded::load(config)?.ca()?.dir)?;
+    let ca = ca::Ca::load(&Loaded::load(config)?.settings().ca.dir)?;
     match what {
         Ca::Path => println!("{}", ca.certificate_path().display()),
         Ca::Show => show(&ca),

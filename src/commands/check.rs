@@ -17,7 +17,6 @@ use crate::config::Loaded;
 use crate::lookup::Lookup;
 use crate::lookup::fetch::RobotsFetch;
 use crate::policy::decision::{self, Decision};
-use crate::policy::identity::Token;
 use crate::policy::standing::{Effect, Evidence, Standing};
 use crate::policy::target::Origin;
 use crate::robots::RobotsTxt;
@@ -72,9 +71,9 @@ impl Rules {
 }
 
 fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {
-    let loaded = Loaded::load(config)?;
-    let upstream = Upstream::new(&loaded.upstream()?)?;
-    Ok(Lookup::new(loaded.lookup(), Arc::new(RobotsFetch::new(loaded.fetch(), upstream))))
+    let settings = Loaded::load(config)?.settings();
+    let fetch = RobotsFetch::new(settings.fetch, Upstream::new(&settings.upstream)?);
+    Ok(Lookup::new(settings.lookup, Arc::new(fetch), None))
 }
 
 fn read_file(file: &Path) -> anyhow::Result<Standing> {
@@ -128,7 +127,7 @@ async fn check_one(rules: &Rules, options: &Check, url: &str, out: &mut impl Wri
         true => {
             let checked = Checked {
                 url,
-                agent: options.agent.as_str(),
+                agent: &options.agent,
                 allow,
                 reason: decision.reason.code(),
                 group: decision.group.as_deref(),
@@ -164,7 +163,7 @@ fn remarks(standing: &Standing) -> Vec<String> {
     }
 }
 
-fn explain(url: &str, agent: &Token, decision: &Decision, standing: &Standing) -> String {
+fn explain(url: &str, agent: &str, decision: &Decision, standing: &Standing) -> String {
     let robots = &standing.evidence.robots_url;
     let verdict = if decision.reason.allows() { "allowed" } else { "refused" };
     let why = match (&decision.rule, decision.line, &decision.group) {

@@ -8,7 +8,6 @@ use crate::config::Loaded;
 
 pub(crate) fn run(config: Option<&Path>, what: &Config) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(config)?;
-    loaded.settings()?;
     let source =
         loaded.file.as_ref().map_or("no file, so the defaults hold".to_owned(), |file| file.display().to_string());
     match what {

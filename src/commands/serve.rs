@@ -11,8 +11,7 @@ use crate::cli::Serve;
 use crate::config::Loaded;
 
 pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result<ExitCode> {
-    let loaded = Loaded::load(config)?;
-    let mut settings = loaded.settings()?;
+    let mut settings = Loaded::load(config)?.settings();
     if !options.listen.is_empty() {
         settings.listen = options.listen;
     }

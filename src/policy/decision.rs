@@ -5,7 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::identity::Token;
 use super::reason::Reason;
 use super::standing::{Effect, Standing};
 use crate::robots::{RobotsTxt, Verdict, path};
@@ -31,7 +30,7 @@ pub struct Decision {
 pub const ROBOTS_PATH: &[u8] = b"/robots.txt";
 
 /// Decides about path and query at an origin.
-pub fn decide(token: &Token, path: &[u8], standing: &Standing, now: Instant) -> Decision {
+pub fn decide(token: &str, path: &[u8], standing: &Standing, now: Instant) -> Decision {
     match &standing.effect {
         _ if path == ROBOTS_PATH => Decision::of(Reason::RobotsTxt),
         Effect::Rules(robots) => decide_by_rules(robots, token, path),
@@ -50,14 +49,14 @@ impl Decision {
     }
 }
 
-fn decide_by_rules(robots: &RobotsTxt, token: &Token, path: &[u8]) -> Decision {
-    let verdict = strictest_verdict(robots, token.as_str(), path);
+fn decide_by_rules(robots: &RobotsTxt, token: &str, path: &[u8]) -> Decision {
+    let verdict = strictest_verdict(robots, token, path);
     Decision {
         reason: if verdict.allow { Reason::Allowed } else { Reason::Disallowed },
         group: verdict.group.map(|group| group.to_string()),
         rule: verdict.rule.map(|rule| rule.to_string()),
         line: verdict.rule.map(|rule| rule.line),
-        crawl_delay: robots.crawl_delay(token.as_str()),
+        crawl_delay: robots.crawl_delay(token),
         retry_after: None,
     }
 }

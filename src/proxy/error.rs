@@ -45,7 +45,7 @@ impl Refusal {
 }
 
 fn bot(token: &str) -> &str {
-    if token == "*" { "every bot" } else { token }
+    if token == "*" { "bots that it does not name" } else { token }
 }
 
 impl From<BadTarget> for Refusal {

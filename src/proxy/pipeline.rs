@@ -166,7 +166,7 @@ impl Pipeline {
             record.allowed(decision.reason);
             return Ok(decision);
         };
-        let decision = decision::decide(&identity.token, target.path_bytes(), standing, clock::now());
+        let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
         record.decided(&decision, standing);
         if !decision.reason.allows() {
             let robots_url = &standing.evidence.robots_url;
