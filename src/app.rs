@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::audit::{self, Audit};
 use crate::ca::{self, Ca, Leaves};
 use crate::clock;
 use crate::lookup::fetch::{self, RobotsFetch};
+use crate::lookup::store::{self, Store};
 use crate::lookup::{self, Lookup};
 use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
@@ -29,6 +31,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// Decide and record, but never refuse or delay.
     pub observe: bool,
+    /// Where copies of robots.txt are kept.
+    pub state_dir: PathBuf,
     /// The certificate authority.
     pub ca: ca::Settings,
     /// Which bot is asking.
@@ -98,12 +102,13 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.never_connect_to(addresses.clone());
+    let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
         identity: settings.identity,
         observe: settings.observe,
-        lookup: Lookup::new(settings.lookup, Arc::new(fetch)),
+        lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),
         queue: Queue::new(settings.pace),
         upstream,
         audit: Arc::clone(&audit),
@@ -117,6 +122,12 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
     Ok(Running { addresses, ca, audit, stopping, tasks, drain })
+}
+
+/// Two proxies may be told to keep their copies in one folder; the second does without.
+fn open_store(folder: &Path, copies: u64) -> Option<Store> {
+    let limits = store::Limits { copies, body_bytes: store::Limits::BODY_BYTES };
+    Store::open(folder, limits).inspect_err(|error| tracing::warn!(%error, "robots.txt copies stay in memory")).ok()
 }
 
 impl Running {

@@ -20,6 +20,7 @@ use crate::policy::decision::Decision;
 use crate::policy::identity::Identity;
 use crate::policy::reason::Reason;
 use crate::policy::standing::Standing;
+use crate::robots::status::Note;
 
 /// Where records go, and which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ struct Robots {
     #[serde(skip_serializing_if = "is_false")]
     truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'static str>,
+    note: Option<Note>,
 }
 
 fn is_false(value: &bool) -> bool {

@@ -73,7 +73,7 @@ impl Rules {
 fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {
     let settings = Loaded::load(config)?.settings();
     let fetch = RobotsFetch::new(settings.fetch, Upstream::new(&settings.upstream)?);
-    Ok(Lookup::new(settings.lookup, Arc::new(fetch)))
+    Ok(Lookup::new(settings.lookup, Arc::new(fetch), None))
 }
 
 fn read_file(file: &Path) -> anyhow::Result<Standing> {

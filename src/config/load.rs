@@ -14,6 +14,8 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// What relative paths start from: the file's folder or, without a file, the state folder.
     base: PathBuf,
+    /// The platform's state folder; the file's own folder where there is none.
+    state: PathBuf,
 }
 
 /// Why there is no configuration.
@@ -53,18 +55,19 @@ impl Loaded {
     pub fn load(named: Option<&Path>) -> Result<Loaded, LoadError> {
         let Some(path) = named.map(Path::to_owned).or_else(default_file) else {
             let base = platform_state_dir().ok_or(LoadError::NoStateDir)?;
-            return Ok(Loaded { config: Config::default(), file: None, base });
+            return Ok(Loaded { config: Config::default(), file: None, state: base.clone(), base });
         };
         let unreadable = |source| LoadError::Unreadable { path: path.clone(), source };
         let text = std::fs::read_to_string(&path).map_err(unreadable)?;
         let config = read(&text).map_err(|mistakes| LoadError::Mistakes { path: path.clone(), mistakes })?;
         let base = std::path::absolute(&path).map_err(unreadable)?.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Loaded { config, file: Some(path), base })
+        let state = platform_state_dir().unwrap_or_else(|| base.clone());
+        Ok(Loaded { config, file: Some(path), base, state })
     }
 
     /// All of it, for the parts.
     pub fn settings(&self) -> app::Settings {
-        self.config.settings_in(&self.base)
+        self.config.settings_in(&self.base, &self.state)
     }
 }
 

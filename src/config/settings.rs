@@ -13,11 +13,12 @@ use crate::robots::status::{Lifetimes, StatusPolicy};
 use crate::upstream::{self, ConnectTo};
 
 impl Config {
-    /// The settings of the parts; relative paths start from `base`.
-    pub fn settings_in(&self, base: &Path) -> app::Settings {
+    /// The settings of the parts; relative paths start from `base`, and `state` is the state folder where none is named.
+    pub fn settings_in(&self, base: &Path, state: &Path) -> app::Settings {
         app::Settings {
             listen: self.listen.clone(),
             observe: self.mode == Mode::Observe,
+            state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
             ca: ca::Settings { dir: base.join(&self.ca.dir), leaf_ttl: self.ca.leaf_ttl.0 },
             identity: self.identity(),
             lookup: self.lookup(),

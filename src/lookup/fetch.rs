@@ -102,12 +102,17 @@ impl RobotsFetch {
     }
 }
 
-impl Fetch for RobotsFetch {
-    fn fetch(&self, origin: &Origin) -> BoxFuture<'static, Result<Fetched, FetchError>> {
-        let (settings, upstream, origin) = (Arc::clone(&self.settings), Arc::clone(&self.upstream), origin.clone());
+impl RobotsFetch {
+    /// Asks for a robots.txt that lies wherever it lies.
+    pub fn fetch_from(
+        &self,
+        target: Target,
+        validators: Option<Validators>,
+    ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
+        let (settings, upstream) = (Arc::clone(&self.settings), Arc::clone(&self.upstream));
         async move {
             let timeout = settings.timeout;
-            match clock::timeout(timeout, follow(&settings, &upstream, origin)).await {
+            match clock::timeout(timeout, follow(&settings, &upstream, target, validators.as_ref())).await {
                 Some(fetched) => fetched,
                 None => Err(FetchError::TimedOut(timeout)),
             }
@@ -116,12 +121,37 @@ impl Fetch for RobotsFetch {
     }
 }
 
+impl Fetch for RobotsFetch {
+    fn fetch(
+        &self,
+        origin: &Origin,
+        validators: Option<Validators>,
+    ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
+        self.fetch_from(Target { origin: origin.clone(), path: PathAndQuery::from_static("/robots.txt") }, validators)
+    }
+}
+
+/// What makes a request conditional: the answer is 304 where the copy at hand still holds (RFC 9110 §13.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// The URL whose answer is at hand.
+    pub url: String,
+    /// Its ETag.
+    pub etag: Option<String>,
+    /// Its Last-Modified.
+    pub last_modified: Option<String>,
+}
+
 /// Asks, and follows redirects, also to other hosts: the rules count for the origin that was asked first (RFC 9309 §2.3.1.2).
-async fn follow(settings: &Settings, upstream: &Arc<Upstream>, origin: Origin) -> Result<Fetched, FetchError> {
-    let mut target = Target { origin, path: PathAndQuery::from_static("/robots.txt") };
+async fn follow(
+    settings: &Settings,
+    upstream: &Arc<Upstream>,
+    mut target: Target,
+    validators: Option<&Validators>,
+) -> Result<Fetched, FetchError> {
     let mut visited = Vec::new();
     loop {
-        let (head, body) = ask(settings, upstream, &target).await?.into_parts();
+        let (head, body) = ask(settings, upstream, &target, validators).await?.into_parts();
         let final_url = (!visited.is_empty()).then(|| target.to_string());
         let next = next_hop(&target, &head)?;
         visited.push(target);
@@ -143,15 +173,29 @@ async fn ask(
     settings: &Settings,
     upstream: &Arc<Upstream>,
     target: &Target,
+    validators: Option<&Validators>,
 ) -> Result<Response<upstream::Body>, FetchError> {
-    let request = Request::get(target.path.as_str())
+    let mut request = Request::get(target.path.as_str())
         .header(header::USER_AGENT, &settings.user_agent)
         .header(header::ACCEPT, "text/plain, */*;q=0.5")
-        .header(header::ACCEPT_ENCODING, "gzip, br, deflate")
-        .body(RequestBody::Empty)
-        .map_err(|error| upstream::Error::Protocol(Box::new(error)))?;
+        .header(header::ACCEPT_ENCODING, "gzip, br, deflate");
+    if let Some(validators) = validators.filter(|validators| validators.url == target.to_string()) {
+        for (name, value) in
+            [(header::IF_NONE_MATCH, &validators.etag), (header::IF_MODIFIED_SINCE, &validators.last_modified)]
+        {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+    }
+    let request = request.body(RequestBody::Empty).map_err(|error| upstream::Error::Protocol(Box::new(error)))?;
     let connection = upstream.connect(&target.origin).await?;
-    Ok(connection.send(target, request).await?)
+    match connection.send(target, request).await {
+        Err(upstream::Error::Lost(request)) => {
+            Ok(upstream.connect(&target.origin).await?.send(target, *request).await?)
+        }
+        answer => Ok(answer?),
+    }
 }
 
 /// Where a redirect leads; `None` for an answer that is no redirect.

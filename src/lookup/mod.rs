@@ -2,25 +2,31 @@
 //!
 //! Promises: an origin is asked once at a time however many requests wait, and the request for its robots.txt outlives the client
 //! that caused it; a copy is asked for anew before it is too old, so that nobody waits; a failure keeps the old copy, and never
-//! becomes a permission (RFC 9309 §2.3.1.4, §2.4). What an answer means is decided in [`crate::robots::status`], and how it is
-//! fetched in [`fetch`]. moka bounds the number of origins; freshness is our own comparison, since moka's clock is not ours.
+//! becomes a permission (RFC 9309 §2.3.1.4, §2.4). What an answer means is decided in [`crate::robots::status`], how it is fetched in
+//! [`fetch`], what time makes of it in `state`, and what a restart needs is in [`store`]. moka bounds the memory; freshness is our
+//! own comparison, since moka's clock is not ours.
 
+pub mod copy;
 pub mod fetch;
+mod state;
+pub mod store;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sha2::{Digest, Sha256};
+use moka::policy::EvictionPolicy;
 use tokio::sync::watch;
 
-use self::fetch::{FetchError, Fetched};
+use self::copy::Copy;
+use self::fetch::{FetchError, Fetched, Validators};
+use self::state::{Known, State};
+use self::store::Store;
 use crate::clock;
 use crate::policy::reason::Reason;
-use crate::policy::standing::{Effect, Evidence, Standing};
+use crate::policy::standing::{Effect, Standing};
 use crate::policy::target::Origin;
-use crate::robots::RobotsTxt;
-use crate::robots::status::{self, FinalAnswer, Lifetimes, Meaning, StatusPolicy};
+use crate::robots::status::{Lifetimes, StatusPolicy};
 
 /// How robots.txt is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +39,7 @@ pub struct Settings {
     pub stale_for: Duration,
     /// Read and obeyed up to here, in octets.
     pub max_bytes: usize,
-    /// Origins remembered; the least recently used are dropped beyond that.
+    /// Origins with a copy; the least recently used are dropped beyond that.
     pub max_copies: u64,
 }
 
@@ -52,32 +58,40 @@ impl Default for Settings {
 
 /// Asks an origin for its robots.txt. A trait, so that hours of it can be played in a test.
 pub trait Fetch: Send + Sync + 'static {
-    /// One request, with the redirects that it leads to.
-    fn fetch(&self, origin: &Origin) -> BoxFuture<'static, Result<Fetched, FetchError>>;
+    /// One request, with the redirects that it leads to; conditional where a copy is at hand.
+    fn fetch(&self, origin: &Origin, validators: Option<Validators>)
+    -> BoxFuture<'static, Result<Fetched, FetchError>>;
 }
 
 /// The standing of every origin that was asked for lately.
 pub struct Lookup {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     settings: Settings,
     fetch: Arc<dyn Fetch>,
+    store: Option<Store>,
     origins: moka::sync::Cache<Origin, Arc<Entry>>,
 }
+
+/// Memory for parsed copies, in octets. What does not fit is read from the store again; 100,000 files of the usual size fit.
+const MEMORY_MAX: u64 = 1 << 30;
+
+/// What an origin costs beside its rules: key, evidence and bookkeeping. Measured, rounded up.
+const ENTRY_OCTETS: u32 = 1024;
 
 /// What is known of one origin. The mutex is never held across an await.
 #[derive(Default)]
 struct Entry {
-    state: Mutex<State>,
+    known: Mutex<Locked>,
 }
 
 #[derive(Default)]
-struct State {
-    standing: Option<Arc<Standing>>,
-    /// The last good answer, and when it came.
-    good: Option<(Arc<Standing>, Instant)>,
-    /// From here on a request starts a new fetch, but does not wait for it.
-    refresh_at: Option<Instant>,
-    /// Failures since the last good answer.
-    failures: u32,
+struct Locked {
+    state: State,
+    /// Whether the store has been asked.
+    recalled: bool,
     flight: Option<Flight>,
 }
 
@@ -85,31 +99,74 @@ struct State {
 type Flight = watch::Receiver<Option<Arc<Standing>>>;
 
 impl Lookup {
-    /// Nothing known yet.
-    pub fn new(settings: Settings, fetch: Arc<dyn Fetch>) -> Lookup {
-        let origins = moka::sync::Cache::new(settings.max_copies);
-        Lookup { settings, fetch, origins }
+    /// Nothing known yet, but what the store holds.
+    pub fn new(settings: Settings, fetch: Arc<dyn Fetch>, store: Option<Store>) -> Lookup {
+        let octets_per_origin = MEMORY_MAX / settings.max_copies.max(1);
+        let smallest = u32::try_from(octets_per_origin).unwrap_or(u32::MAX).max(ENTRY_OCTETS);
+        // An origin weighs at least its share, so that `max_copies` holds in memory, too. The least recently used go first: a new
+        // origin always gets in.
+        let origins = moka::sync::Cache::builder()
+            .max_capacity(u64::from(smallest) * settings.max_copies)
+            .weigher(move |_, entry: &Arc<Entry>| entry.lock().octets().max(smallest))
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Lookup { shared: Arc::new(Shared { settings, fetch, store, origins }) }
     }
 
     /// What holds at an origin now. Waits for its robots.txt where nothing usable is known, at most for the fetch's own deadline.
     pub async fn standing(&self, origin: &Origin) -> Arc<Standing> {
-        let entry = self.entry(origin);
-        let mut flight = {
-            let mut state = entry.lock();
-            let known = state.usable_at(clock::now());
-            if let (Some(standing), false) = (&known, state.is_due_at(clock::now())) {
-                return Arc::clone(standing);
-            }
-            let flight = self.take_off(&entry, &mut state, origin);
-            match known {
-                Some(standing) => return standing,
-                None => flight,
+        let entry = self.shared.entry(origin);
+        let flight = {
+            let mut locked = entry.lock();
+            match locked.state.at(clock::now()) {
+                Known::Holds(standing) => return standing,
+                Known::Due(standing) => {
+                    self.shared.take_off(&entry, &mut locked, origin);
+                    return standing;
+                }
+                Known::Nothing => self.shared.take_off(&entry, &mut locked, origin),
             }
         };
-        let landed = flight.wait_for(Option::is_some).await.ok().and_then(|standing| standing.clone());
-        landed.unwrap_or_else(|| Arc::new(nothing_known(origin, "the fetch of robots.txt was given up", clock::now())))
+        self.shared.landed(flight, origin).await
     }
 
+    /// Asks the origin anew, whatever is known.
+    pub async fn refresh(&self, origin: &Origin) -> Arc<Standing> {
+        let entry = self.shared.entry(origin);
+        let flight = {
+            let mut locked = entry.lock();
+            locked.recalled = true;
+            self.shared.take_off(&entry, &mut locked, origin)
+        };
+        self.shared.landed(flight, origin).await
+    }
+
+    /// Forgets an origin's copy; returns whether there was one in memory.
+    pub fn forget(&self, origin: &Origin) -> bool {
+        let known = self.shared.origins.get(origin);
+        // The store forgets a little later, and must not be asked before it has.
+        let nothing = Entry { known: Mutex::new(Locked { recalled: true, ..Locked::default() }) };
+        self.shared.origins.insert(origin.clone(), Arc::new(nothing));
+        if let Some(store) = &self.shared.store {
+            store.forget(origin);
+        }
+        known.is_some_and(|entry| entry.lock().state.copy().is_some())
+    }
+
+    /// The copies in memory, by origin.
+    pub fn copies(&self) -> Vec<(Origin, Copy)> {
+        let copy_of =
+            |(origin, entry): (Arc<Origin>, Arc<Entry>)| Some(((*origin).clone(), entry.lock().state.copy()?.clone()));
+        self.shared.origins.iter().filter_map(copy_of).collect()
+    }
+
+    /// The store, where there is one.
+    pub fn store(&self) -> Option<&Store> {
+        self.shared.store.as_ref()
+    }
+}
+
+impl Shared {
     fn entry(&self, origin: &Origin) -> Arc<Entry> {
         match self.origins.get(origin) {
             Some(entry) => entry,
@@ -118,164 +175,82 @@ impl Lookup {
     }
 
     /// The fetch that is under way, or a new one in a task of its own: the client that needs it may go away, the next ones will not.
-    fn take_off(&self, entry: &Arc<Entry>, state: &mut State, origin: &Origin) -> Flight {
+    fn take_off(self: &Arc<Self>, entry: &Arc<Entry>, locked: &mut Locked, origin: &Origin) -> Flight {
         // A task that is gone without a result (it panicked) has dropped its sender.
-        if let Some(flight) = state.flight.as_ref().filter(|flight| flight.has_changed().is_ok()) {
+        if let Some(flight) = locked.flight.as_ref().filter(|flight| flight.has_changed().is_ok()) {
             return flight.clone();
         }
         let (sender, flight) = watch::channel(None);
-        state.flight = Some(flight.clone());
-        let (settings, entry, origin) = (self.settings.clone(), Arc::clone(entry), origin.clone());
-        let fetching = self.fetch.fetch(&origin);
+        locked.flight = Some(flight.clone());
+        let (shared, entry, origin) = (Arc::clone(self), Arc::clone(entry), origin.clone());
         tokio::spawn(async move {
-            let outcome = fetching.await;
-            let now = clock::now();
-            let standing = entry.lock().land(&settings, &origin, outcome, now);
+            let standing = shared.fly(&entry, &origin).await;
+            entry.lock().flight = None;
+            // Put in anew, since its weight has changed.
+            shared.origins.insert(origin, entry);
             sender.send_replace(Some(standing));
         });
         flight
     }
-}
 
-impl Entry {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn usable_at(&self, now: Instant) -> Option<Arc<Standing>> {
-        self.standing.clone().filter(|standing| now < standing.ask_again_at)
+    async fn landed(&self, mut flight: Flight, origin: &Origin) -> Arc<Standing> {
+        let landed = flight.wait_for(Option::is_some).await.ok().and_then(|standing| standing.clone());
+        landed.unwrap_or_else(|| Arc::new(nothing_known(origin)))
     }
 
-    fn is_due_at(&self, now: Instant) -> bool {
-        self.refresh_at.is_none_or(|at| now >= at)
-    }
-
-    /// Takes in the outcome of a fetch.
-    fn land(
-        &mut self,
-        settings: &Settings,
-        origin: &Origin,
-        outcome: Result<Fetched, FetchError>,
-        now: Instant,
-    ) -> Arc<Standing> {
-        self.flight = None;
-        let standing = match read(settings, origin, outcome) {
-            Read::Good { effect, evidence, lifetime } => {
-                let standing = Standing { effect, evidence, stale: false, failure: None, ask_again_at: now + lifetime };
-                let standing = Arc::new(standing);
-                self.good = Some((Arc::clone(&standing), now));
-                self.failures = 0;
-                self.refresh_at = Some(now + lifetime.mul_f32(REFRESH_AT));
-                standing
-            }
-            Read::Bad { reason, evidence, failure, retry_after } => {
-                self.failures = self.failures.saturating_add(1);
-                let ask_again_at = now + status::retry_gap(self.failures, settings.lifetimes.retry, retry_after);
-                self.refresh_at = Some(ask_again_at);
-                let failure = Some(Arc::from(failure));
-                Arc::new(match self.good_enough_at(now, settings.stale_for) {
-                    Some(good) => Standing { stale: true, failure, ask_again_at, ..(*good).clone() },
-                    None => {
-                        Standing { effect: Effect::DisallowAll(reason), evidence, stale: false, failure, ask_again_at }
-                    }
-                })
-            }
-        };
-        self.standing = Some(Arc::clone(&standing));
+    /// What the store holds, if that is fresh, or what the origin says.
+    async fn fly(&self, entry: &Entry, origin: &Origin) -> Arc<Standing> {
+        if let Some(standing) = self.recall(entry, origin).await {
+            return standing;
+        }
+        let validators = entry.lock().state.validators();
+        let conditional = validators.is_some();
+        let outcome = self.fetch.fetch(origin, validators).await;
+        let (now, wall) = (clock::now(), clock::wall());
+        let judged = copy::judge(&self.settings, origin.robots_url(), conditional, outcome, wall);
+        let (standing, to_keep) = entry.lock().state.land(judged, origin.robots_url(), &self.settings, now, wall);
+        if let Some((store, to_keep)) = self.store.as_ref().zip(to_keep) {
+            store.keep(origin, to_keep);
+        }
         standing
     }
 
-    fn good_enough_at(&self, now: Instant, stale_for: Duration) -> Option<Arc<Standing>> {
-        let (good, at) = self.good.as_ref()?;
-        (now.duration_since(*at) < stale_for).then(|| Arc::clone(good))
-    }
-}
-
-/// The share of a copy's life after which it is asked for anew in the background.
-const REFRESH_AT: f32 = 0.9;
-
-enum Read {
-    Good { effect: Effect, evidence: Arc<Evidence>, lifetime: Duration },
-    Bad { reason: Reason, evidence: Arc<Evidence>, failure: String, retry_after: Option<Duration> },
-}
-
-/// What the outcome of a fetch means.
-fn read(settings: &Settings, origin: &Origin, outcome: Result<Fetched, FetchError>) -> Read {
-    let mut evidence = Evidence { fetched_at: clock::wall(), ..no_evidence(origin) };
-    let fetched = match outcome {
-        Ok(fetched) => fetched,
-        Err(error) => {
-            let (reason, failure) = (Reason::RobotsUnreachable, error.to_string());
-            return Read::Bad { reason, evidence: Arc::new(evidence), failure, retry_after: None };
-        }
-    };
-    evidence.status = Some(fetched.status.as_u16());
-    evidence.final_url = fetched.final_url.filter(|url| *url != evidence.robots_url);
-    let answer = FinalAnswer { status: fetched.status.as_u16(), headers: &fetched.headers, body: &fetched.body };
-    let meaning = match fetched.too_many_redirects {
-        true => status::TOO_MANY_REDIRECTS,
-        false => status::meaning(settings.status_policy, answer),
-    };
-    let lifetime = status::lifetime(&fetched.headers, settings.lifetimes);
-    let retry_after = status::retry_after(&fetched.headers, clock::wall());
-    let failure = format!("robots.txt answered {}", fetched.status);
-    match meaning {
-        Meaning::Rules => {
-            let rules = RobotsTxt::parse_within(&fetched.body, settings.max_bytes);
-            evidence.truncated = rules.is_truncated();
-            evidence.sha256 = Some(hex(&Sha256::digest(&fetched.body)));
-            Read::Good { effect: Effect::Rules(Arc::new(rules)), evidence: Arc::new(evidence), lifetime }
-        }
-        Meaning::NoRules(note) => {
-            evidence.note = note;
-            Read::Good { effect: Effect::NoRules, evidence: Arc::new(evidence), lifetime }
-        }
-        Meaning::Withheld => {
-            Read::Bad { reason: Reason::RobotsUnavailable, evidence: Arc::new(evidence), failure, retry_after }
-        }
-        Meaning::Unreachable(note) => {
-            evidence.note = note;
-            let failure = note.map_or(failure.clone(), |note| format!("{failure} with {}", describe(note)));
-            Read::Bad { reason: Reason::RobotsUnreachable, evidence: Arc::new(evidence), failure, retry_after }
+    /// The copy in the store, once, if it is still fresh. An old one is at hand from then on, in case the origin cannot be asked.
+    async fn recall(&self, entry: &Entry, origin: &Origin) -> Option<Arc<Standing>> {
+        let store = self.store.as_ref().filter(|_| !std::mem::replace(&mut entry.lock().recalled, true))?;
+        let (copy, body) = store.load(origin).await?;
+        let now = clock::now();
+        let mut locked = entry.lock();
+        locked.state.recall(copy, &body, &self.settings, now, clock::wall());
+        match locked.state.at(now) {
+            Known::Holds(standing) | Known::Due(standing) => Some(standing),
+            Known::Nothing => None,
         }
     }
 }
 
-fn describe(note: &str) -> &str {
-    match note {
-        "challenge" => "a bot challenge instead of the file",
-        "html" => "a web page instead of the file",
-        "partial-content" => "only a part of the file",
-        other => other,
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, Locked> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn no_evidence(origin: &Origin) -> Evidence {
-    Evidence {
-        robots_url: origin.robots_url(),
-        final_url: None,
-        status: None,
-        fetched_at: clock::wall(),
-        sha256: None,
-        truncated: false,
-        note: None,
+impl Locked {
+    /// What the entry weighs in memory.
+    fn octets(&self) -> u32 {
+        let rules = self.state.rules().map_or(0, |rules| rules.memory());
+        u32::try_from(rules).unwrap_or(u32::MAX).saturating_add(ENTRY_OCTETS)
     }
 }
 
-fn nothing_known(origin: &Origin, failure: &str, now: Instant) -> Standing {
+fn nothing_known(origin: &Origin) -> Standing {
     Standing {
         effect: Effect::DisallowAll(Reason::RobotsUnreachable),
-        evidence: Arc::new(no_evidence(origin)),
+        evidence: Arc::new(copy::no_evidence(origin.robots_url(), clock::wall())),
         stale: false,
-        failure: Some(failure.into()),
-        ask_again_at: now,
+        failure: Some("the fetch of robots.txt was given up".into()),
+        ask_again_at: clock::now(),
     }
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use super::reason::Reason;
 use crate::robots::RobotsTxt;
+use crate::robots::status::Note;
 
 /// What holds at an origin.
 #[derive(Clone, Debug)]
@@ -44,12 +45,12 @@ pub struct Evidence {
     pub final_url: Option<String>,
     /// The status of the answer, if there was one.
     pub status: Option<u16>,
-    /// When it was asked for.
+    /// When the origin last said that this holds.
     pub fetched_at: SystemTime,
     /// SHA-256 of the body, in hex.
     pub sha256: Option<String>,
     /// Whether the file was longer than `robots.max_bytes`.
     pub truncated: bool,
     /// What a reader of the record should know, in one word.
-    pub note: Option<&'static str>,
+    pub note: Option<Note>,
 }

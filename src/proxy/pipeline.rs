@@ -1,7 +1,7 @@
 //! The road of one request, top to bottom.
 //!
 //! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
-//! record; [`Pipeline::walk`] is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
+//! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
 
@@ -106,9 +106,17 @@ impl Pipeline {
         let identity = self.identify(client, &request, &target, record)?;
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
-        let mut place = self.line_up(client, &request, &identity, &target, &decision, record)?;
-        let connection = self.wait_for_turn(&mut place, &identity, &target, standing, decision, record).await?;
-        self.forward(connection, place, &target, request, record).await
+        let arrival = self.arrival(client, &request, &identity, &target, &decision);
+        let mut place = self.line_up(&arrival, &decision, record)?;
+        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
+        let lost = match self.forward(connection, place, &target, self.prepare(request), record).await {
+            Err(upstream::Error::Lost(request)) => *request,
+            ended => return Ok(ended?),
+        };
+        // The origin may have seen it start, so it goes to the end of the line.
+        let mut place = self.line_up(&arrival, &decision, record)?;
+        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
+        Ok(self.forward(connection, place, &target, lost, record).await?)
     }
 
     /// What is asked for: one target, which everything after this line goes by.
@@ -180,35 +188,38 @@ impl Pipeline {
         Ok(decision)
     }
 
-    /// A place in the line of the host, if it is asked slowly. Observe mode only tells how long the wait would be.
-    fn line_up(
+    /// The request as the line sees it.
+    fn arrival(
         &self,
         client: &Client,
         request: &Request<Incoming>,
         identity: &Identity,
         target: &Target,
         decision: &Decision,
-        record: &mut Record,
-    ) -> Result<Place, Refusal> {
+    ) -> Arrival {
         let headers = request.headers();
-        let arrival = Arrival {
+        Arrival {
             visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &identity.token),
             host: target.origin.host.clone(),
             gap: self.gap(decision),
             patience: self.queue.settings().patience(headers),
             load: requisite::load(headers, target.origin.scheme),
             page: requisite::page(target),
-        };
+        }
+    }
+
+    /// A place in the line of the host, if it is asked slowly. Observe mode only tells how long the wait would be.
+    fn line_up(&self, arrival: &Arrival, decision: &Decision, record: &mut Record) -> Result<Place, Refusal> {
         if !self.observe {
-            return Ok(self.queue.arrive(arrival)?);
+            return Ok(self.queue.arrive(arrival.clone())?);
         }
         if decision.reason.allows() {
-            match self.queue.watch(&arrival) {
+            match self.queue.watch(arrival) {
                 Ok(wait) => record.would_wait(wait),
                 Err(refused) => record.observed(Refusal::from(refused).reason),
             }
         }
-        Ok(self.queue.free(arrival))
+        Ok(self.queue.free(arrival.clone()))
     }
 
     /// The delay in force for a decision; robots.txt itself is not paced.
@@ -224,10 +235,11 @@ impl Pipeline {
         place: &mut Place,
         identity: &Identity,
         target: &Target,
-        mut standing: Option<Arc<Standing>>,
-        mut decision: Decision,
+        standing: &Option<Arc<Standing>>,
+        decision: &Decision,
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
+        let (mut standing, mut decision) = (standing.clone(), decision.clone());
         loop {
             let gap = self.gap(&decision).unwrap_or_default();
             tokio::select! {
@@ -250,19 +262,24 @@ impl Pipeline {
         }
     }
 
+    /// The request without what is for the proxy alone.
+    fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
+        let mut request = request.map(RequestBody::Client);
+        request.headers_mut().remove(&self.identity.header);
+        let version = request.version();
+        upstream::headers::add_via(request.headers_mut(), version);
+        request
+    }
+
     /// Starts the request on its connection, and returns when the head of the answer has come.
     async fn forward(
         &self,
         connection: upstream::Connection,
         place: Place,
         target: &Target,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         record: &mut Record,
-    ) -> Result<Response<upstream::Body>, Refusal> {
-        let mut request = request.map(RequestBody::Client);
-        request.headers_mut().remove(&self.identity.header);
-        let version = request.version();
-        upstream::headers::add_via(request.headers_mut(), version);
+    ) -> Result<Response<upstream::Body>, upstream::Error> {
         let is_paced = place.is_paced() == Some(true);
         let start = place.start();
         let waited = Some(start.waited()).filter(|wait| is_paced || wait.as_millis() > 0);

@@ -29,23 +29,49 @@ pub struct FinalAnswer<'a> {
     pub body: &'a [u8],
 }
 
+/// What a reader of a record should know about an answer, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Note {
+    /// A web page instead of the file.
+    Html,
+    /// A page that asks whether the client is human, instead of the file.
+    Challenge,
+    /// More redirects than are followed, or a circle of them.
+    TooManyRedirects,
+    /// Only a part of the file.
+    PartialContent,
+}
+
+impl Note {
+    /// The note in a sentence about the answer: "answered 200 with …".
+    pub fn describe(self) -> &'static str {
+        match self {
+            Note::Html => "a web page instead of the file",
+            Note::Challenge => "a bot challenge instead of the file",
+            Note::TooManyRedirects => "too many redirects",
+            Note::PartialContent => "only a part of the file",
+        }
+    }
+}
+
 /// What an answer says about the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// The body holds the rules.
     Rules,
     /// There are no rules, with a note where that is a guess.
-    NoRules(Option<&'static str>),
+    NoRules(Option<Note>),
     /// The origin withholds the file: the old copy, or disallow everything.
     Withheld,
     /// The origin cannot say: the old copy, or disallow everything (RFC 9309 §2.3.1.4).
-    Unreachable(Option<&'static str>),
+    Unreachable(Option<Note>),
 }
 
 /// What the answer means under a policy.
 pub fn meaning(policy: StatusPolicy, answer: FinalAnswer<'_>) -> Meaning {
     match answer.status {
-        206 if is_a_part(answer.headers) => Meaning::Unreachable(Some("partial-content")),
+        206 if is_a_part(answer.headers) => Meaning::Unreachable(Some(Note::PartialContent)),
         200..=299 => meaning_of_body(answer),
         401 | 403 | 429 if policy == StatusPolicy::Careful => Meaning::Withheld,
         400..=499 => Meaning::NoRules(None),
@@ -54,7 +80,7 @@ pub fn meaning(policy: StatusPolicy, answer: FinalAnswer<'_>) -> Meaning {
 }
 
 /// Redirects beyond the limit, or in a circle, count as a missing file (RFC 9309 §2.3.1.2).
-pub const TOO_MANY_REDIRECTS: Meaning = Meaning::NoRules(Some("too-many-redirects"));
+pub const TOO_MANY_REDIRECTS: Meaning = Meaning::NoRules(Some(Note::TooManyRedirects));
 
 /// A page instead of robots.txt: a challenge, or anything but 200, is a failure; a site that answers every path with its one page
 /// has no robots.txt.
@@ -63,9 +89,9 @@ fn meaning_of_body(answer: FinalAnswer<'_>) -> Meaning {
         return Meaning::Rules;
     }
     match answer.status {
-        _ if is_challenge(answer) => Meaning::Unreachable(Some("challenge")),
-        200 => Meaning::NoRules(Some("html")),
-        _ => Meaning::Unreachable(Some("html")),
+        _ if is_challenge(answer) => Meaning::Unreachable(Some(Note::Challenge)),
+        200 => Meaning::NoRules(Some(Note::Html)),
+        _ => Meaning::Unreachable(Some(Note::Html)),
     }
 }
 
@@ -235,10 +261,10 @@ mod tests {
         let page = b"\n<!doctype html>\n<title>Shop</title>\n<p>disallow me</p>";
         let anubis = b"<!doctype html><title>Making sure you're not a bot!</title>";
         for (status, fields, body, want) in [
-            (200, &[][..], &page[..], NoRules(Some("html"))),
-            (202, &[], page, Unreachable(Some("html"))),
-            (200, &[], anubis, Unreachable(Some("challenge"))),
-            (200, &[("cf-mitigated", "challenge")], page, Unreachable(Some("challenge"))),
+            (200, &[][..], &page[..], NoRules(Some(Note::Html))),
+            (202, &[], page, Unreachable(Some(Note::Html))),
+            (200, &[], anubis, Unreachable(Some(Note::Challenge))),
+            (200, &[("cf-mitigated", "challenge")], page, Unreachable(Some(Note::Challenge))),
             (200, &[("content-type", "text/html")], b"User-agent: *\nDisallow: /", Rules),
             (200, &[], b"<pre>\nUser-agent: *\nDisallow: /\n</pre>", Rules),
             (200, &[], b"", Rules),

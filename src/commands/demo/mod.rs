@@ -18,7 +18,6 @@ use self::client::{Asked, Client};
 use self::shop::Shop;
 use crate::app::{self, Running};
 use crate::audit;
-use crate::ca;
 use crate::cli::Demo;
 use crate::config::Config;
 use crate::policy::identity::Source;
@@ -104,10 +103,9 @@ pub(crate) async fn run(options: Demo) -> anyhow::Result<ExitCode> {
 
 /// The default settings, in a folder of their own, with the way to the shop. `last` is the last source of identity before the default.
 fn settings(folder: &Path, shop: &Shop, last: Source) -> app::Settings {
-    let mut settings = Config::default().settings_in(folder);
+    let mut settings = Config::default().settings_in(folder, folder);
     settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    settings.ca = ca::Settings { dir: folder.join("certs"), ..settings.ca };
-    settings.audit = audit::Settings { path: Some(audit_file(folder)), record: audit::Which::All };
+    settings.audit.record = audit::Which::All;
     settings.upstream.ca_files = vec![shop.ca_file()];
     settings.upstream.connect_to = vec![shop.connect_to()];
     if last == Source::Header {

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use robots_proxy::app::{self, Running, Settings};
-use robots_proxy::policy::{identity, pacing};
-use robots_proxy::proxy::limits;
+use robots_proxy::audit::Which;
+use robots_proxy::config::Config;
 use robots_proxy::upstream::ConnectTo;
-use robots_proxy::{lookup, upstream};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,23 +33,11 @@ impl Proxy {
         let folder = tempfile::Builder::new().prefix("robots-proxy-it-").tempdir().unwrap();
         let ca_file = folder.path().join("origins.pem");
         std::fs::write(&ca_file, authority::TRUSTED.pem()).unwrap();
-        let (ca, audit) = app::files_in(folder.path());
-        let mut settings = Settings {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            observe: false,
-            ca,
-            identity: identity::Settings::default(),
-            lookup: lookup::Settings::default(),
-            fetch: lookup::fetch::Settings::default(),
-            pace: pacing::Settings::default(),
-            audit,
-            upstream: upstream::Settings {
-                ca_files: vec![ca_file],
-                connect_to: names.iter().map(|(name, origin)| lead(name, origin)).collect(),
-                ..upstream::Settings::default()
-            },
-            limits: limits::Settings::default(),
-        };
+        let mut settings = Config::default().settings_in(folder.path(), folder.path());
+        settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        settings.audit.record = Which::All;
+        settings.upstream.ca_files = vec![ca_file];
+        settings.upstream.connect_to = names.iter().map(|(name, origin)| lead(name, origin)).collect();
         change(&mut settings);
         let running = app::start(settings).await.unwrap();
         Proxy { address: running.addresses()[0], folder, running: Some(running) }
