@@ -190,7 +190,12 @@ async fn ask(
     }
     let request = request.body(RequestBody::Empty).map_err(|error| upstream::Error::Protocol(Box::new(error)))?;
     let connection = upstream.connect(&target.origin).await?;
-    Ok(connection.send(target, request).await?)
+    match connection.send(target, request).await {
+        Err(upstream::Error::Lost(request)) => {
+            Ok(upstream.connect(&target.origin).await?.send(target, *request).await?)
+        }
+        answer => Ok(answer?),
+    }
 }
 
 /// Where a redirect leads; `None` for an answer that is no redirect.

@@ -89,7 +89,7 @@ impl From<upstream::Error> for Refusal {
             Certificate { .. } => Reason::UpstreamCertificate,
             Tls { .. } => Reason::UpstreamTls,
             Itself { .. } => Reason::Loop,
-            Closed(_) => Reason::UpstreamClosed,
+            Closed(_) | Lost(_) => Reason::UpstreamClosed,
             Protocol(_) => Reason::UpstreamProtocol,
         };
         Refusal::new(reason, error.to_string())

@@ -100,8 +100,15 @@ impl Pipeline {
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
         let place = self.line_up(&identity, &target, &decision, record)?;
-        let connection = self.wait_for_turn(&place, &identity, &target, standing, decision, record).await?;
-        self.forward(connection, place, &target, request, record).await
+        let connection = self.wait_for_turn(&place, &identity, &target, &standing, &decision, record).await?;
+        let lost = match self.forward(connection, place, &target, self.prepare(request), record).await {
+            Err(upstream::Error::Lost(request)) => *request,
+            ended => return Ok(ended?),
+        };
+        // The origin may have seen it start, so it goes to the end of the line.
+        let place = self.line_up(&identity, &target, &decision, record)?;
+        let connection = self.wait_for_turn(&place, &identity, &target, &standing, &decision, record).await?;
+        Ok(self.forward(connection, place, &target, lost, record).await?)
     }
 
     /// What is asked for: one target, which everything after this line goes by.
@@ -204,13 +211,14 @@ impl Pipeline {
         place: &Place,
         identity: &Identity,
         target: &Target,
-        mut standing: Option<Arc<Standing>>,
-        mut decision: Decision,
+        standing: &Option<Arc<Standing>>,
+        decision: &Decision,
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
         if !place.is_paced() {
             return Ok(self.upstream.connect(&target.origin).await?);
         }
+        let (mut standing, mut decision) = (standing.clone(), decision.clone());
         loop {
             let gap = self.gap(&decision);
             tokio::select! {
@@ -227,19 +235,24 @@ impl Pipeline {
         }
     }
 
+    /// The request without what is for the proxy alone.
+    fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
+        let mut request = request.map(RequestBody::Client);
+        request.headers_mut().remove(&self.identity.header);
+        let version = request.version();
+        upstream::headers::add_via(request.headers_mut(), version);
+        request
+    }
+
     /// Starts the request on its connection, and returns when the head of the answer has come.
     async fn forward(
         &self,
         connection: upstream::Connection,
         place: Place,
         target: &Target,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         record: &mut Record,
-    ) -> Result<Response<upstream::Body>, Refusal> {
-        let mut request = request.map(RequestBody::Client);
-        request.headers_mut().remove(&self.identity.header);
-        let version = request.version();
-        upstream::headers::add_via(request.headers_mut(), version);
+    ) -> Result<Response<upstream::Body>, upstream::Error> {
         let paced = place.is_paced();
         let start = place.start();
         if paced {

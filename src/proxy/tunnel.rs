@@ -45,7 +45,8 @@ impl Interception {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(NoCertificate));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // Old clients, and curl --http1.0, offer nothing but the last.
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         Ok(Interception { leaves, config })
     }
@@ -161,16 +162,22 @@ fn inside(client: &Client, tunnel: Tunnel, headers: HeaderMap) -> Client {
 /// Enough for a ClientHello; larger reads go past this buffer.
 const FIRST_READ: usize = 2048;
 
-/// Looks at the first octets without taking them. A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1), a request with a
-/// method, HTTP/2's preface included (RFC 9110 §9.1 gives a token, and every method in use is letters).
+/// Looks at the first octets without taking them. A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1).
 async fn look_inside<S: AsyncRead + Unpin>(stream: &mut BufReader<S>, timeout: Duration) -> Inside {
     match clock::timeout(timeout, stream.fill_buf()).await {
         Some(Ok([0x16, ..])) => Inside::Tls,
-        Some(Ok([first, ..])) if first.is_ascii_alphabetic() => Inside::Http,
         Some(Ok([])) | Some(Err(_)) => Inside::Nothing,
+        Some(Ok(octets)) if begins_with_a_method(octets) => Inside::Http,
         // A client that waits for the server to speak first will wait for ever here.
         Some(Ok(_)) | None => Inside::Strange,
     }
+}
+
+/// RFC 9110 §9.1 gives methods any token, but every registered one, and HTTP/2's preface, is letters and hyphens. SSH's greeting is
+/// a token too: its digits tell it apart.
+fn begins_with_a_method(octets: &[u8]) -> bool {
+    let method = octets.split(|&octet| octet == b' ').next().unwrap_or_default();
+    !method.is_empty() && method.iter().all(|&octet| octet.is_ascii_alphabetic() || octet == b'-')
 }
 
 type TlsStream<S> = tokio_rustls::server::TlsStream<S>;

@@ -2,13 +2,15 @@
 //!
 //! A pool of its own and not hyper-util's client, because a paced request must first have an open connection and only then take its
 //! slot: connecting between the two would shorten the gap that the origin sees. A request that a kept connection lost before it was
-//! written goes out once more on a new one; anything else is the client's to repeat.
+//! written goes out once more on a new one. One that was written, and that may be repeated, is handed back as [`Error::Lost`]; anything
+//! else is the client's to repeat.
 
 mod body;
 mod dial;
 pub mod headers;
 mod pool;
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -104,6 +106,9 @@ pub enum Error {
     /// The connection ended before the answer did.
     #[error("the connection ended before an answer: {0}")]
     Closed(#[source] hyper::Error),
+    /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
+    #[error("the connection ended before an answer")]
+    Lost(Box<Request<RequestBody>>),
     /// The answer cannot be understood.
     #[error("the exchange broke the rules of HTTP: {0}")]
     Protocol(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -176,12 +181,18 @@ impl Connection {
     /// # Errors
     /// The connection broke, or the answer is not HTTP.
     pub async fn send(mut self, target: &Target, request: Request<RequestBody>) -> Result<Response<Body>, Error> {
+        let copy = if self.reused { repeatable(&request) } else { None };
         let request = headers::towards_origin(target, request, self.sender.is_http2())?;
         let response = match self.sender.send(request).await {
             Ok(response) => response,
             Err(lost) => {
                 let (error, unsent) = (lost.error, lost.request.filter(|_| self.reused));
-                let Some(request) = unsent else { return Err(error.into()) };
+                let Some(request) = unsent else {
+                    let copy = copy.filter(|_| is_dead(&error)).ok_or(error)?;
+                    // Those kept beside it are no younger.
+                    self.upstream.pool.forget(&target.origin);
+                    return Err(Error::Lost(Box::new(copy)));
+                };
                 self.sender = self.upstream.open(&target.origin).await?;
                 let request = headers::towards_origin(target, request, self.sender.is_http2())?;
                 self.sender.send(request).await.map_err(|lost| lost.error)?
@@ -191,4 +202,23 @@ impl Connection {
         let pool = Arc::clone(&upstream.pool);
         Ok(response.map(|incoming| Body::new(incoming, pool, target.origin.clone(), sender)))
     }
+}
+
+/// A copy of a request that changes nothing however often it is sent, and that has no body to lose.
+fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let has_body = !http_body::Body::is_end_stream(request.body());
+    (request.method().is_safe() && !has_body).then(|| {
+        let mut copy = Request::new(RequestBody::Empty);
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.version_mut() = request.version();
+        *copy.headers_mut() = request.headers().clone();
+        copy
+    })
+}
+
+/// Whether a connection ended without a word about the request.
+fn is_dead(error: &hyper::Error) -> bool {
+    let of_system = || error.source().is_some_and(|source| source.is::<std::io::Error>());
+    error.is_incomplete_message() || error.is_closed() || of_system()
 }

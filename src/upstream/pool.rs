@@ -136,6 +136,11 @@ impl Pool {
         }
     }
 
+    /// Closes what is kept for an origin and used by nobody.
+    pub(super) fn forget(&self, origin: &Origin) {
+        self.lock().by_origin.remove(origin);
+    }
+
     fn put(&self, origin: Origin, sender: Sender) {
         let now = clock::now();
         let mut kept = self.lock();

@@ -7,8 +7,11 @@
 mod support;
 
 mod answers;
+mod browser;
 mod command_line;
+mod forwarding;
 mod malformed;
 mod pacing;
 mod questions;
 mod status_table;
+mod tunnels;

@@ -14,8 +14,11 @@ use super::support::proxy::Proxy;
 const SHOP: &str = "bazaar.nimbu.test";
 const WHOLE_USER_AGENT: &str = "Mozilla/5.0 (compatible; NimbuBot/1.0; +https://bazaar.nimbu.test/bot)";
 
-/// Who asks, for what, and the rule that refuses it with its line; `None` is allowed.
-const QUESTIONS: [(&str, &str, Option<(&str, u32)>); 12] = [
+/// A deciding rule and its line.
+type Rule = (&'static str, u32);
+
+/// Who asks, for what, and the rule that refuses it; `None` is allowed.
+const QUESTIONS: [(&str, &str, Option<Rule>); 12] = [
     ("NimbuBot", "/prices/today", None),
     ("NimbuBot", "/prices/history", Some(("Disallow: /prices/", 10))),
     ("NimbuBot", "/guides/size-chart.pdf", Some(("Disallow: /*.pdf$", 12))),

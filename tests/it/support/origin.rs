@@ -31,9 +31,7 @@ use super::{authority, in_time};
 pub(crate) struct Visit {
     /// When its head had come.
     pub(crate) at: Instant,
-    /// On which connection, counted from 1.
-    pub(crate) connection: usize,
-    /// Which request of that connection, counted from 1.
+    /// Which request of its connection, counted from 1.
     pub(crate) nth: usize,
     pub(crate) version: Version,
     pub(crate) method: Method,
@@ -174,8 +172,8 @@ impl Origin {
             // Dropped with this task, and its connections with it.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let number = counted.connections.fetch_add(1, Ordering::SeqCst) + 1;
-                connections.spawn(serve(stream, tls.clone(), script.clone(), Arc::clone(&counted), number));
+                counted.connections.fetch_add(1, Ordering::SeqCst);
+                connections.spawn(serve(stream, tls.clone(), script.clone(), Arc::clone(&counted)));
             }
         });
         Origin { address, is_tls, seen, _accepting: AbortOnDropHandle::new(accepting) }
@@ -225,7 +223,7 @@ impl Seen {
     }
 }
 
-async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, script: Script, seen: Arc<Seen>, connection: usize) {
+async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, script: Script, seen: Arc<Seen>) {
     let _ = stream.set_nodelay(true);
     let stream = match tls {
         None => Stream::Left(stream),
@@ -235,12 +233,12 @@ async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, script: Script
         },
     };
     match script {
-        Script::Raw(script) => serve_raw(stream, &*script, &seen, connection).await,
+        Script::Raw(script) => serve_raw(stream, &*script, &seen).await,
         Script::Http(script) => {
             let nth = AtomicUsize::new(0);
             let service = service_fn(|request: Request<Incoming>| {
                 let nth = nth.fetch_add(1, Ordering::SeqCst) + 1;
-                let visit = Visit::of(&request, connection, nth);
+                let visit = Visit::of(&request, nth);
                 seen.note(&visit);
                 let reply = script(&visit);
                 async move { Ok::<_, Infallible>(reply.play(request).await) }
@@ -251,12 +249,11 @@ async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, script: Script
 }
 
 impl Visit {
-    fn of<B>(request: &Request<B>, connection: usize, nth: usize) -> Visit {
+    fn of<B>(request: &Request<B>, nth: usize) -> Visit {
         let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap().to_owned());
         let authority = request.uri().authority().map(|authority| authority.to_string());
         Visit {
             at: clock::now(),
-            connection,
             nth,
             version: request.version(),
             method: request.method().clone(),
@@ -300,10 +297,10 @@ impl Reply {
 }
 
 /// One request after the other, without a body each.
-async fn serve_raw(mut stream: Stream, script: &(dyn Fn(&Visit) -> Raw + Send + Sync), seen: &Seen, connection: usize) {
+async fn serve_raw(mut stream: Stream, script: &(dyn Fn(&Visit) -> Raw + Send + Sync), seen: &Seen) {
     for nth in 1.. {
         let Some(head) = read_head(&mut stream).await else { return };
-        let visit = Visit::of(&parse_head(&head), connection, nth);
+        let visit = Visit::of(&parse_head(&head), nth);
         seen.note(&visit);
         match script(&visit) {
             Raw::Keep(octets) => {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use robots_proxy::clock;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -101,15 +100,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     /// Everything until the other side closes; an abrupt close is one, too.
-    pub(crate) async fn to_end(mut self) -> String {
+    pub(crate) async fn rest(mut self) -> String {
         let reading = async { while matches!(self.stream.read_buf(&mut self.ahead).await, Ok(came) if came > 0) {} };
         in_time("the end of the connection", reading).await;
         String::from_utf8_lossy(&self.ahead).into_owned()
-    }
-
-    /// Whether nothing has come within a moment: for what must not happen.
-    pub(crate) async fn is_silent_for(&mut self, moment: std::time::Duration) -> bool {
-        self.ahead.is_empty() && clock::timeout(moment, self.stream.read_buf(&mut self.ahead)).await.is_none()
     }
 }
 
@@ -117,5 +111,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 pub(crate) async fn exchange(proxy: &Proxy, octets: impl AsRef<[u8]>) -> String {
     let mut wire = Wire::to(proxy).await;
     wire.send(octets).await;
-    wire.to_end().await
+    wire.rest().await
 }
