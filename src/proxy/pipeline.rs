@@ -24,7 +24,7 @@ use crate::policy::decision::{self, Decision};
 use crate::policy::hold::Sign;
 use crate::policy::identity::{self, Asking, Identity};
 use crate::policy::reason::Reason;
-use crate::policy::requisite;
+use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
 use crate::policy::target::{Target, Tunnel};
 use crate::queue::{Arrival, Place, Queue, Visitor};
@@ -198,20 +198,21 @@ impl Pipeline {
         decision: &Decision,
     ) -> Arrival {
         let headers = request.headers();
+        let load = requisite::load(headers, target.origin.scheme);
         Arrival {
             visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &identity.token),
             host: target.origin.host.clone(),
             gap: self.gap(decision),
             patience: self.queue.settings().patience(headers),
-            load: requisite::load(headers, target.origin.scheme),
-            page: requisite::page(target),
+            page: (load == Load::Navigation).then(|| requisite::page(target)),
+            load,
         }
     }
 
     /// A place in the line of the host, if it is asked slowly. Observe mode only tells how long the wait would be.
     fn line_up(&self, arrival: &Arrival, decision: &Decision, record: &mut Record) -> Result<Place, Refusal> {
         if !self.observe {
-            return Ok(self.queue.arrive(arrival.clone())?);
+            return Ok(self.queue.arrive(arrival)?);
         }
         if decision.reason.allows() {
             match self.queue.watch(arrival) {
@@ -219,7 +220,7 @@ impl Pipeline {
                 Err(refused) => record.observed(Refusal::from(refused).reason),
             }
         }
-        Ok(self.queue.free(arrival.clone()))
+        Ok(self.queue.free(arrival))
     }
 
     /// The delay in force for a decision; robots.txt itself is not paced.

@@ -55,8 +55,14 @@ pub struct Arrival {
     pub patience: Duration,
     /// What it is to a page.
     pub load: Load,
-    /// The URL of the page that it leads to, should it be a navigation.
-    pub page: String,
+    /// Where it leads, if it is a navigation.
+    pub page: Option<String>,
+}
+
+impl Arrival {
+    fn navigation(&self) -> Option<(Visitor, String)> {
+        self.page.clone().map(|page| (self.visitor.clone(), page))
+    }
 }
 
 /// Why a request may not join, or may not stay.
@@ -111,18 +117,17 @@ impl Queue {
     ///
     /// # Errors
     /// The line is full, or the turn would come too late, as known on arrival.
-    pub fn arrive(self: &Arc<Self>, arrival: Arrival) -> Result<Place, Refused> {
+    pub fn arrive(self: &Arc<Self>, arrival: &Arrival) -> Result<Place, Refused> {
         let (settings, now) = (self.settings(), clock::now());
         let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
         let way = match arrival.gap {
-            Some(gap) => match self.budget(&settings, &arrival, gap, now) {
+            Some(gap) => match self.budget(&settings, arrival, gap, now) {
                 Some(places) => Way::AsRequisite(places),
                 None => self.line_up(&settings, &key, gap, arrival.patience, now)?,
             },
             None => Way::Past,
         };
-        let navigation = (arrival.load == Load::Navigation).then(|| (arrival.visitor, arrival.page));
-        let deadline = now + arrival.patience;
+        let (deadline, navigation) = (now + arrival.patience, arrival.navigation());
         let place = Place { queue: Arc::clone(self), key, way, joined: now, deadline, permit: None, navigation };
         place.check_hold(now)?;
         Ok(place)
@@ -150,10 +155,10 @@ impl Queue {
     }
 
     /// A place for a request that nothing stops.
-    pub fn free(self: &Arc<Self>, arrival: Arrival) -> Place {
+    pub fn free(self: &Arc<Self>, arrival: &Arrival) -> Place {
         let now = clock::now();
         let key = LineKey::new(&arrival.host, None);
-        let navigation = (arrival.load == Load::Navigation).then_some((arrival.visitor, arrival.page));
+        let navigation = arrival.navigation();
         Place { queue: Arc::clone(self), key, way: Way::Free, joined: now, deadline: now, permit: None, navigation }
     }
 

@@ -23,7 +23,7 @@ fn arrival(bot: &str, at: &str, gap: Duration) -> Arrival {
         gap: Some(gap),
         patience: 120 * SECOND,
         load: Load::Alone,
-        page: String::new(),
+        page: None,
     }
 }
 
@@ -35,7 +35,7 @@ fn sign(status: u16, retry_after: Option<&str>) -> Option<Sign> {
 /// Starts a request and sees its answer at once; returns when it started, in milliseconds.
 async fn request(queue: &Arc<Queue>, arrival: Arrival, began: Instant) -> u128 {
     let gap = arrival.gap.unwrap();
-    let mut place = queue.arrive(arrival).unwrap();
+    let mut place = queue.arrive(&arrival).unwrap();
     place.ready(gap).await.unwrap();
     place.start().answered(None, None);
     clock::now().duration_since(began).as_millis()
@@ -66,7 +66,7 @@ async fn bots_that_share_a_line_wait_for_each_other_each_with_its_own_delay() {
     let settings = Settings { shared: Shared::Host, ..Settings::default() };
     let (queue, began) = (Queue::new(settings), clock::now());
     let arrivals = [("A", SECOND), ("B", 5 * SECOND), ("A", SECOND), ("B", 5 * SECOND)];
-    let places = arrivals.map(|(bot, gap)| queue.arrive(arrival(bot, "a.test", gap)).unwrap());
+    let places = arrivals.map(|(bot, gap)| queue.arrive(&arrival(bot, "a.test", gap)).unwrap());
     let predicted = queue.lock().lines.predict(&LineKey::new(&host("a.test"), None), SECOND, None, began) - began;
     assert_eq!(predicted, 12 * SECOND, "the delays of all in front");
     drop(places);
@@ -78,7 +78,7 @@ async fn bots_that_share_a_line_wait_for_each_other_each_with_its_own_delay() {
 async fn a_request_that_leaves_costs_nobody_a_slot() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
     request(&queue, arrival("Bot", "a.test", SECOND), began).await;
-    let places: Vec<Place> = (0..3).map(|_| queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap()).collect();
+    let places: Vec<Place> = (0..3).map(|_| queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap()).collect();
     let last = tokio::spawn({
         let queue = Arc::clone(&queue);
         async move { request(&queue, arrival("Bot", "a.test", SECOND), began).await }
@@ -92,7 +92,7 @@ async fn a_request_that_leaves_costs_nobody_a_slot() {
 async fn the_next_start_waits_for_the_head_of_the_previous_answer() {
     for (overlap, answer_after, next_start) in [(false, 5, 5000), (true, 5, 1000), (false, 90, 30_000)] {
         let (queue, began) = (Queue::new(Settings { overlap, ..Settings::default() }), clock::now());
-        let start = queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap().start();
+        let start = queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap().start();
         tokio::spawn(async move {
             clock::sleep(answer_after * SECOND).await;
             start.answered(None, None);
@@ -104,7 +104,7 @@ async fn the_next_start_waits_for_the_head_of_the_previous_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_line_is_kept_while_an_answer_is_waited_for() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
-    let start = queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap().start();
+    let start = queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap().start();
     clock::sleep(3 * SECOND).await;
     tokio::spawn(async move {
         clock::sleep(5 * SECOND).await;
@@ -117,13 +117,13 @@ async fn a_line_is_kept_while_an_answer_is_waited_for() {
 async fn who_would_wait_too_long_is_told_on_arrival_and_each_a_gap_later() {
     let queue = Queue::new(Settings { max_queue: 3, ..Settings::default() });
     let patient_for = |patience| Arrival { patience, ..arrival("Bot", "a.test", SECOND) };
-    let refused = |patience| queue.arrive(patient_for(patience)).unwrap_err();
-    drop(queue.arrive(patient_for(SECOND)).unwrap().start());
-    let _one = queue.arrive(patient_for(SECOND)).unwrap();
+    let refused = |patience| queue.arrive(&patient_for(patience)).unwrap_err();
+    drop(queue.arrive(&patient_for(SECOND)).unwrap().start());
+    let _one = queue.arrive(&patient_for(SECOND)).unwrap();
     assert_eq!(refused(SECOND), Refused::TooLong { wait: 2 * SECOND, retry_after: 2 * SECOND });
     assert_eq!(refused(SECOND), Refused::TooLong { wait: 2 * SECOND, retry_after: 3 * SECOND });
-    let _two = queue.arrive(patient_for(2 * SECOND)).unwrap();
-    let _three = queue.arrive(patient_for(60 * SECOND)).unwrap();
+    let _two = queue.arrive(&patient_for(2 * SECOND)).unwrap();
+    let _three = queue.arrive(&patient_for(60 * SECOND)).unwrap();
     assert_eq!(refused(60 * SECOND), Refused::Full { retry_after: 6 * SECOND });
     assert_eq!(queue.len(), 3);
 }
@@ -133,7 +133,7 @@ async fn a_start_begins_the_count_of_refusals_anew() {
     let queue = Queue::new(Settings::default());
     let impatient = || Arrival { patience: SECOND, ..arrival("Bot", "a.test", 10 * SECOND) };
     let began = clock::now();
-    let retry_after = || match queue.arrive(impatient()).unwrap_err() {
+    let retry_after = || match queue.arrive(&impatient()).unwrap_err() {
         Refused::TooLong { retry_after, .. } => retry_after.as_secs(),
         other => panic!("{other:?}"),
     };
@@ -147,7 +147,7 @@ async fn a_start_begins_the_count_of_refusals_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_host_without_a_delay_has_no_line() {
     let queue = Queue::new(Settings::default());
-    let mut place = queue.arrive(arrival("Bot", "a.test", Duration::ZERO)).unwrap();
+    let mut place = queue.arrive(&arrival("Bot", "a.test", Duration::ZERO)).unwrap();
     place.ready(Duration::ZERO).await.unwrap();
     assert!(place.is_paced().is_none() && place.start().waited().is_zero());
     nothing_kept(&queue);
@@ -158,7 +158,7 @@ async fn a_changed_delay_holds_from_the_next_start() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
     request(&queue, arrival("Bot", "a.test", 10 * SECOND), began).await;
     assert_eq!(request(&queue, arrival("Bot", "a.test", 3 * SECOND), began).await, 3000);
-    let mut place = queue.arrive(arrival("Bot", "a.test", 3 * SECOND)).unwrap();
+    let mut place = queue.arrive(&arrival("Bot", "a.test", 3 * SECOND)).unwrap();
     place.ready(3 * SECOND).await.unwrap();
     assert!(!place.may_start(10 * SECOND), "a longer one, read at the head of the line");
     place.ready(10 * SECOND).await.unwrap();
@@ -168,11 +168,11 @@ async fn a_changed_delay_holds_from_the_next_start() {
 #[tokio::test(start_paused = true)]
 async fn the_way_to_the_origin_does_not_shorten_the_gap() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
-    let start = queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap().start();
+    let start = queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap().start();
     clock::sleep(SECOND / 50).await;
     start.answered(None, None);
     assert_eq!(request(&queue, arrival("Bot", "a.test", SECOND), began).await, 1020);
-    let start = queue.arrive(arrival("Bot", "b.test", SECOND)).unwrap().start();
+    let start = queue.arrive(&arrival("Bot", "b.test", SECOND)).unwrap().start();
     let sent_again = clock::now() + SECOND / 2;
     clock::sleep(SECOND).await;
     start.answered(None, Some(sent_again));
@@ -197,7 +197,7 @@ async fn starts_after(queue: &Arc<Queue>, answers: &[Option<Sign>]) -> Vec<u128>
     let bots = ["A", "B"];
     let places = answers.iter().zip(bots.iter().cycle());
     let starts: Vec<Start> =
-        places.map(|(_, bot)| queue.arrive(arrival(bot, "a.test", Duration::ZERO)).unwrap().start()).collect();
+        places.map(|(_, bot)| queue.arrive(&arrival(bot, "a.test", Duration::ZERO)).unwrap().start()).collect();
     for (start, sign) in starts.into_iter().zip(answers) {
         start.answered(*sign, None);
     }
@@ -226,9 +226,9 @@ async fn p19_an_origins_429_holds_the_host_for_every_bot_and_a_burst_counts_once
 async fn who_cannot_wait_for_the_end_of_a_hold_is_told() {
     let queue = Queue::new(Settings::default());
     let patient_for = |patience| Arrival { patience, ..arrival("Bot", "a.test", SECOND) };
-    let start = queue.arrive(patient_for(SECOND)).unwrap().start();
+    let start = queue.arrive(&patient_for(SECOND)).unwrap().start();
     let waiting: Vec<Place> =
-        [20, 60, 21, 60].map(|seconds| queue.arrive(patient_for(seconds * SECOND)).unwrap()).into();
+        [20, 60, 21, 60].map(|seconds| queue.arrive(&patient_for(seconds * SECOND)).unwrap()).into();
     let waiting: Vec<_> = waiting
         .into_iter()
         .map(|mut place| {
@@ -250,9 +250,9 @@ async fn who_cannot_wait_for_the_end_of_a_hold_is_told() {
     let told: Vec<_> = told.into_iter().map(|(started, at)| (started, at.duration_since(began).as_secs())).collect();
     assert_eq!(told, [(false, 0), (true, 30), (false, 0), (true, 31)]);
 
-    queue.arrive(patient_for(60 * SECOND)).unwrap().start().answered(asked, None);
+    queue.arrive(&patient_for(60 * SECOND)).unwrap().start().answered(asked, None);
     let expected = |bot: &str, gap, retry_after| {
-        let refused = queue.arrive(Arrival { gap, patience: 5 * SECOND, ..arrival(bot, "a.test", SECOND) });
+        let refused = queue.arrive(&Arrival { gap, patience: 5 * SECOND, ..arrival(bot, "a.test", SECOND) });
         let expected = Refused::Held { wait: 30 * SECOND, retry_after: retry_after * SECOND, sign: asked.unwrap() };
         assert_eq!(refused.unwrap_err(), expected, "{bot} {gap:?}");
     };
@@ -266,9 +266,9 @@ async fn who_cannot_wait_for_the_end_of_a_hold_is_told() {
 #[tokio::test(start_paused = true)]
 async fn after_a_hold_one_request_tries_before_the_others_follow() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
-    queue.arrive(arrival("Bot", "a.test", Duration::ZERO)).unwrap().start().answered(sign(429, Some("2")), None);
+    queue.arrive(&arrival("Bot", "a.test", Duration::ZERO)).unwrap().start().answered(sign(429, Some("2")), None);
     let follow = |answer_after: u32| {
-        let mut place = queue.arrive(arrival("Bot", "a.test", Duration::ZERO)).unwrap();
+        let mut place = queue.arrive(&arrival("Bot", "a.test", Duration::ZERO)).unwrap();
         async move {
             place.ready(Duration::ZERO).await.unwrap();
             let start = place.start();
@@ -286,9 +286,9 @@ async fn after_a_hold_one_request_tries_before_the_others_follow() {
 async fn robots_txt_is_not_paced_but_held() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
     let robots_txt = || Arrival { gap: None, ..arrival("Bot", "a.test", SECOND) };
-    let start = queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap().start();
-    let _waiting = queue.arrive(arrival("Bot", "a.test", SECOND)).unwrap();
-    let mut place = queue.arrive(robots_txt()).unwrap();
+    let start = queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap().start();
+    let _waiting = queue.arrive(&arrival("Bot", "a.test", SECOND)).unwrap();
+    let mut place = queue.arrive(&robots_txt()).unwrap();
     place.ready(Duration::ZERO).await.unwrap();
     assert_eq!(clock::now(), began);
     start.answered(sign(429, Some("7")), None);
@@ -298,12 +298,13 @@ async fn robots_txt_is_not_paced_but_held() {
 }
 
 fn of_page(load: Load, at: &str) -> Arrival {
-    Arrival { load, page: format!("https://{at}/page"), patience: SECOND, ..arrival("Bot", at, 5 * SECOND) }
+    let page = (load == Load::Navigation).then(|| format!("https://{at}/page"));
+    Arrival { load, page, patience: SECOND, ..arrival("Bot", at, 5 * SECOND) }
 }
 
 /// How many of so many requests pass the line.
 fn passing(queue: &Arc<Queue>, number: usize, arrival: &Arrival) -> usize {
-    (0..number).filter(|_| queue.arrive(arrival.clone()).is_ok_and(|place| place.is_paced() == Some(false))).count()
+    (0..number).filter(|_| queue.arrive(arrival).is_ok_and(|place| place.is_paced() == Some(false))).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +320,7 @@ async fn a_page_loads_its_requisites_within_its_budget() {
     let stranger =
         Arrival { visitor: Visitor::new(Some("u"), [127, 0, 0, 1].into(), &"Bot".parse().unwrap()), ..image.clone() };
     assert_eq!(passing(&queue, 1, &stranger), 0, "another client has none");
-    assert!(matches!(queue.arrive(image.clone()).unwrap_err(), Refused::TooLong { .. }), "beyond it, all is paced");
+    assert!(matches!(queue.arrive(&image).unwrap_err(), Refused::TooLong { .. }), "beyond it, all is paced");
     clock::sleep(5 * SECOND).await;
     request(&queue, of_page(Load::Navigation, "a.test"), began).await;
     assert_eq!(passing(&queue, 300, &image), 200, "the next page");
@@ -343,9 +344,9 @@ async fn pages_of_a_fast_host_grant_no_more_at_a_slow_one() {
 #[tokio::test(start_paused = true)]
 async fn six_requisites_at_once_and_none_during_a_hold() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
-    let start = queue.arrive(of_page(Load::Navigation, "a.test")).unwrap().start();
+    let start = queue.arrive(&of_page(Load::Navigation, "a.test")).unwrap().start();
     let load = || {
-        let mut place = queue.arrive(of_page(Load::Requisite, "a.test")).unwrap();
+        let mut place = queue.arrive(&of_page(Load::Requisite, "a.test")).unwrap();
         async move {
             place.ready(5 * SECOND).await.unwrap();
             let (start, at) = (place.start(), clock::now().duration_since(began).as_millis());
@@ -387,7 +388,7 @@ async fn clients_that_left_are_forgotten() {
     assert!(queue.pages.kept() <= 128, "{}", queue.pages.kept());
     for number in 0..2000 {
         let at = format!("h{number}.test");
-        queue.arrive(arrival("Bot", &at, Duration::ZERO)).unwrap().start().answered(sign(429, Some("1")), None);
+        queue.arrive(&arrival("Bot", &at, Duration::ZERO)).unwrap().start().answered(sign(429, Some("1")), None);
         clock::sleep(60 * SECOND).await;
     }
     assert!(queue.lock().holds.kept() <= 128, "{}", queue.lock().holds.kept());
@@ -398,7 +399,7 @@ async fn observe_mode_tells_the_wait_and_stops_nobody() {
     let (queue, began) = (Queue::new(Settings::default()), clock::now());
     let seen: Vec<_> = (0..4).map(|_| queue.watch(&arrival("Bot", "a.test", 50 * SECOND)).ok()).collect();
     assert_eq!(seen, [Some(Duration::ZERO), Some(50 * SECOND), Some(100 * SECOND), None]);
-    let mut place = queue.free(arrival("Bot", "a.test", 50 * SECOND));
+    let mut place = queue.free(&arrival("Bot", "a.test", 50 * SECOND));
     place.ready(50 * SECOND).await.unwrap();
     place.start().answered(None, None);
     assert_eq!(clock::now(), began);
@@ -409,9 +410,9 @@ async fn observe_mode_tells_the_wait_and_stops_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_report_shows_the_lines_as_they_stand() {
     let queue = Queue::new(Settings::default());
-    drop(queue.arrive(arrival("Bot", "b.test", 10 * SECOND)).unwrap().start());
-    let _waiting = queue.arrive(arrival("Bot", "b.test", 10 * SECOND)).unwrap();
-    queue.arrive(arrival("Bot", "a.test", Duration::ZERO)).unwrap().start().answered(sign(429, Some("30")), None);
+    drop(queue.arrive(&arrival("Bot", "b.test", 10 * SECOND)).unwrap().start());
+    let _waiting = queue.arrive(&arrival("Bot", "b.test", 10 * SECOND)).unwrap();
+    queue.arrive(&arrival("Bot", "a.test", Duration::ZERO)).unwrap().start().answered(sign(429, Some("30")), None);
     clock::sleep(4 * SECOND).await;
     let line = LineReport {
         host: host("b.test"),

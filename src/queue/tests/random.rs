@@ -92,7 +92,7 @@ async fn go(queue: Arc<Queue>, gaps: Gaps, log: Arc<Mutex<Log>>, order: usize, e
     let Event::Arrives { bot, host: at, patience, stays, answer, answer_after } = event else { return };
     let mut gap = gaps.lock().unwrap()[at];
     let arrival = Arrival { patience, ..arrival(BOTS[bot], HOSTS[at], gap) };
-    let Ok(mut place) = queue.arrive(arrival) else {
+    let Ok(mut place) = queue.arrive(&arrival) else {
         log.lock().unwrap().told += 1;
         return;
     };
@@ -153,14 +153,13 @@ async fn play(events: Vec<(Duration, Event)>) {
     }
     let all = clock::timeout(3600 * SECOND, join_all(requests)).await.expect("no waiter is forgotten");
     all.into_iter().for_each(|request| request.unwrap());
-    let log = log.lock().unwrap();
-    assert_eq!(log.starts.len() + log.told + log.left, log.arrived);
-    check(&log);
     clock::sleep(61 * SECOND).await;
     nothing_kept(&queue);
+    check(&log.lock().unwrap());
 }
 
 fn check(log: &Log) {
+    assert_eq!(log.starts.len() + log.told + log.left, log.arrived);
     for bot in 0..2 {
         for host in 0..2 {
             let line: Vec<_> = log.starts.iter().filter(|start| start.line == (bot, host) && start.paced).collect();
@@ -185,8 +184,9 @@ async fn play_plainly(arrivals: Vec<(Duration, Option<Duration>)>, gap: Duration
         waiting.push((clock::now(), leaves));
         let queue = Arc::clone(&queue);
         requests.push(tokio::spawn(async move {
-            let mut place =
-                queue.arrive(Arrival { patience: Duration::from_secs(3600), ..arrival("Bot", "a.test", gap) }).unwrap();
+            let mut place = queue
+                .arrive(&Arrival { patience: Duration::from_secs(3600), ..arrival("Bot", "a.test", gap) })
+                .unwrap();
             tokio::select! {
                 biased;
                 ready = place.ready(gap) => ready.unwrap(),
