@@ -226,7 +226,7 @@ impl Pipeline {
     /// The delay in force for a decision; robots.txt itself is not paced.
     fn gap(&self, decision: &Decision) -> Option<Duration> {
         let is_paced = decision.reason != Reason::RobotsTxt;
-        is_paced.then(|| self.queue.settings().delay(decision.crawl_delay).gap)
+        is_paced.then(|| self.queue.settings().delay(decision.delay()).gap)
     }
 
     /// Waits for the request's slot, and opens the connection that it will start on. What was decided on arrival is decided again
@@ -248,7 +248,7 @@ impl Pipeline {
                 () = self.stopping.cancelled() => return Err(Refusal::stopping()),
             }
             if let Some(paced) = place.is_paced() {
-                record.paced(paced, paced && self.queue.settings().delay(decision.crawl_delay).capped);
+                record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
                 let latest = self.look_up(target).await;
                 if !same(latest.as_ref(), standing.as_ref()) {
                     decision = self.decide(identity, target, latest.as_deref(), record)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use memchr::memchr2;
 
-use super::bots::Bots;
+use super::bots::{Bots, Delays};
 use super::line::{Field, Line, Spelling};
 use super::remark::{MAX_REMARKS, Remark, RemarkKind};
 use super::tape;
@@ -107,8 +107,8 @@ struct Parser {
     names_are_closed: bool,
     /// Somebody is named by the last group.
     has_readers: bool,
-    /// Crawl-delays of the last group, each with the number of keys above it.
-    delays: Vec<(usize, Duration)>,
+    /// Delays of the last group, each with the number of keys above it.
+    delays: Vec<(usize, Delays)>,
 }
 
 impl Parser {
@@ -137,8 +137,14 @@ impl Parser {
             Field::Disallow => self.rule(false, line.value),
             Field::Allow => self.rule(true, line.value),
             Field::UserAgent => self.name(line.value),
-            Field::CrawlDelay => self.delay(seconds(line.value), RemarkKind::BadCrawlDelay),
-            Field::RequestRate => self.delay(seconds_per_request(line.value), RemarkKind::BadRequestRate),
+            Field::CrawlDelay => {
+                let crawl_delay = seconds(line.value);
+                self.delay(Delays { crawl_delay, ..Delays::default() }, RemarkKind::BadCrawlDelay);
+            }
+            Field::RequestRate => {
+                let request_rate = seconds_per_request(line.value);
+                self.delay(Delays { request_rate, ..Delays::default() }, RemarkKind::BadRequestRate);
+            }
             Field::Sitemap => self.sitemap(line.value),
             Field::Unused => self.remark(RemarkKind::UnusedField),
             Field::Unknown => self.remark(RemarkKind::UnknownField),
@@ -187,14 +193,16 @@ impl Parser {
         tape::write_rule(&mut self.tape, marks, value, self.line);
     }
 
-    fn delay(&mut self, delay: Option<Duration>, or: RemarkKind) {
+    fn delay(&mut self, delays: Delays, or: RemarkKind) {
         if self.groups.is_empty() {
             return self.remark(RemarkKind::OutsideGroup);
         }
-        let Some(delay) = delay else { return self.remark(or) };
+        if delays == Delays::default() {
+            return self.remark(or);
+        }
         match self.delays.last_mut() {
-            Some((keys, longest)) if *keys == self.bots.len() => *longest = delay.max(*longest),
-            _ => self.delays.push((self.bots.len(), delay)),
+            Some((keys, longest)) if *keys == self.bots.len() => *longest = longest.longest(delays),
+            _ => self.delays.push((self.bots.len(), delays)),
         }
     }
 
@@ -211,17 +219,17 @@ impl Parser {
         }
     }
 
-    /// Gives each name of the last group the longest delay that stands below it.
+    /// Gives each name of the last group the longest delays that stand below it.
     fn close_group(&mut self) {
         let mut end = self.bots.len();
-        let mut longest = None;
-        while let Some((keys, delay)) = self.delays.pop() {
-            self.bots.set_delay(keys..end, longest);
-            longest = longest.max(Some(delay));
+        let mut longest = Delays::default();
+        while let Some((keys, delays)) = self.delays.pop() {
+            self.bots.set_delays(keys..end, longest);
+            longest = longest.longest(delays);
             end = keys;
         }
         let first = self.bots.first_key_of((self.groups.len() as u32).wrapping_sub(1));
-        self.bots.set_delay(first..end, longest);
+        self.bots.set_delays(first..end, longest);
     }
 
     fn remark(&mut self, kind: RemarkKind) {

@@ -17,6 +17,7 @@ struct Group {
     names: Vec<Vec<u8>>,
     /// Each with the number of names that stood above it.
     delays: Vec<(usize, Duration)>,
+    rates: Vec<(usize, Duration)>,
     rules: Vec<Rule>,
     has_rule_line: bool,
 }
@@ -71,10 +72,14 @@ impl Model {
                     group.rules.push(Rule { is_allow: key == "allow", value: value.to_vec(), line });
                 }
             }
-            key @ ("crawl-delay" | "crawldelay" | "crawl delay" | "request-rate") => {
-                let delay = if key == "request-rate" { seconds_per_request(value) } else { seconds(value) };
-                if let (Some(group), Some(delay)) = (self.groups.last_mut(), delay) {
+            "crawl-delay" | "crawldelay" | "crawl delay" => {
+                if let (Some(group), Some(delay)) = (self.groups.last_mut(), seconds(value)) {
                     group.delays.push((group.names.len(), delay));
+                }
+            }
+            "request-rate" => {
+                if let (Some(group), Some(rate)) = (self.groups.last_mut(), seconds_per_request(value)) {
+                    group.rates.push((group.names.len(), rate));
                 }
             }
             _ => {}
@@ -131,6 +136,15 @@ impl Model {
         groups
             .iter()
             .flat_map(|(group, name)| group.delays.iter().filter(move |(names, _)| names > name))
+            .map(|(_, delay)| *delay)
+            .max()
+    }
+
+    pub(crate) fn request_rate(&self, token: &str) -> Option<Duration> {
+        let groups = self.groups_for(token);
+        groups
+            .iter()
+            .flat_map(|(group, name)| group.rates.iter().filter(move |(names, _)| names > name))
             .map(|(_, delay)| *delay)
             .max()
     }

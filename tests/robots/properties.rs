@@ -62,6 +62,7 @@ pub(crate) fn agree(body: &[u8], max_bytes: usize, token: &str, paths: &[&[u8]])
     let robots = RobotsTxt::parse_within(body, max_bytes);
     let model = Model::read(body, max_bytes);
     assert_eq!(robots.crawl_delay(token), model.crawl_delay(token), "delay of {token}");
+    assert_eq!(robots.request_rate(token), model.request_rate(token), "rate of {token}");
     for path in paths {
         let verdict = robots.verdict(token, path);
         let answer = model.answer(token, path);
