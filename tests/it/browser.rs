@@ -33,7 +33,7 @@ impl Chromium {
     }
 
     /// Runs it for one page.
-    async fn run(&self, arguments: &[&str]) -> String {
+    pub(super) async fn run(&self, arguments: &[&str]) -> String {
         let profile = tempfile::tempdir_in(self.home.path()).unwrap();
         let mut command = Command::new("chromium");
         command
@@ -54,7 +54,7 @@ impl Chromium {
     }
 
     /// The page as it stands when its scripts have run.
-    pub(super) async fn dom(&self, url: &str) -> String {
+    async fn dom(&self, url: &str) -> String {
         self.run(&["--dump-dom", url]).await
     }
 }
