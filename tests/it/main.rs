@@ -16,5 +16,6 @@ mod malformed;
 mod pacing;
 mod pages;
 mod questions;
+mod scrapy;
 mod status_table;
 mod tunnels;
