@@ -13,6 +13,7 @@ mod forwarding;
 mod holds;
 mod line;
 mod malformed;
+mod memory;
 mod pacing;
 mod pages;
 mod questions;

@@ -79,6 +79,11 @@ impl Serving {
         line.split(word).nth(1).unwrap().trim()
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Tells it to stop, as an init system does.
     pub(crate) async fn terminate(&self) {
         let id = self.child.id().expect("it runs").to_string();
