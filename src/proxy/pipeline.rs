@@ -1,7 +1,7 @@
 //! The road of one request, top to bottom.
 //!
 //! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
-//! record; [`Pipeline::walk`] is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
+//! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
 
