@@ -13,5 +13,6 @@ mod forwarding;
 mod malformed;
 mod pacing;
 mod questions;
+mod reports;
 mod status_table;
 mod tunnels;
