@@ -9,6 +9,7 @@ mod support;
 mod answers;
 mod browser;
 mod command_line;
+mod copies;
 mod forwarding;
 mod malformed;
 mod pacing;
