@@ -87,7 +87,7 @@ pub struct Check {
     /// Decide by the copy that was in force at this time (RFC 3339), as the proxy kept it
     #[arg(long, value_name = "TIME")]
     pub at: Option<humantime::Timestamp>,
-    /// With --at: the origin whose copy is meant, such as https://example.com; default: that of the first URL
+    /// With --at: the origin whose copy is meant, such as `https://example.com`; default: that of the first URL
     #[arg(long, value_name = "ORIGIN", requires = "at")]
     pub origin: Option<String>,
     /// List every rule that matches, the strongest first
@@ -152,17 +152,17 @@ pub(crate) enum CopiesCommand {
     List,
     /// Print a copy
     Show {
-        /// Such as https://example.com
+        /// Such as `https://example.com`
         origin: String,
     },
     /// Ask the origin for its robots.txt now
     Refresh {
-        /// Such as https://example.com
+        /// Such as `https://example.com`
         origin: String,
     },
     /// Forget a copy; the next request fetches it anew
     Drop {
-        /// Such as https://example.com
+        /// Such as `https://example.com`
         origin: String,
     },
 }

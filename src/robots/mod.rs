@@ -4,9 +4,10 @@
 //! mistake. A verdict names the group and the rule with its line, since somebody will want to know why. `docs/robots.md` tells site owners
 //! how each oddity is read; the cases are in `tests/fixtures/`.
 //!
-//! Pure: no clock, no files, no sockets, nothing of the proxy. Reading in this order explains it: `parse`, `line`, `tape`, `bots`, `normal`,
-//! `pattern`, `index`, `grams`. A file weighs about as much parsed as it does as text, and a question costs a few comparisons,
-//! because tens of thousands of files are kept and asked for every request.
+//! Pure: no clock, no files, no sockets, nothing of the proxy. In reading order: `line` (one line), `parse` (the file), `tape` (how it is kept),
+//! `bots` (whose group), `normal` and `pattern` (one rule, one path), `index` and `grams` (one of twenty thousand rules). A file weighs about as
+//! much parsed as it does as text, and a question costs a few comparisons, because tens of thousands of files are kept and one is asked
+//! for every request.
 //!
 //! ```
 //! use robots_proxy::robots::RobotsTxt;

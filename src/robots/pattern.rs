@@ -88,8 +88,8 @@ fn find(path: &[u8], piece: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tape;
     use super::*;
-    use crate::robots::tape;
 
     #[test]
     fn rfc9309_2_2_3_stars_and_the_end_anchor() {

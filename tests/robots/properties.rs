@@ -134,6 +134,28 @@ fn a_rule_stays_in_its_own_group_and_line_when_groups_merge() {
 }
 
 #[test]
+fn both_sides_are_compared_in_the_same_form() {
+    // One form has the colon escaped on one side, the other has `=` escaped on one side: neither matches.
+    let file = b"User-agent: *\nDisallow: /:*%3D\n";
+    let many = [&file[..], &b"Disallow: /x\n".repeat(20)].concat();
+    for (path, allow) in [("/%3A?x%3D", true), ("/:?x%3D", false), ("/%3Ax%3D", false), ("/%3Ax=", false)] {
+        assert_eq!(RobotsTxt::parse(file).verdict("x", path.as_bytes()).allow, allow, "{path}");
+        assert_eq!(RobotsTxt::parse(&many).verdict("x", path.as_bytes()).allow, allow, "{path}, indexed");
+        assert_eq!(Model::read(file, MAX_BYTES).answer("x", path.as_bytes()).allow, allow, "{path}, by the model");
+    }
+}
+
+#[test]
+fn a_parsed_file_is_shared_between_threads() {
+    let robots = RobotsTxt::parse(&b"User-agent: *\nDisallow: /a/1\n".repeat(20));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert!(!robots.verdict("x", b"/a/1").allow));
+        }
+    });
+}
+
+#[test]
 fn remarks_and_sitemaps_are_told_with_their_lines() {
     let file = b"Disallow: /early\nUser-agent: a\nDissallow: /x\nCrawl-delay: soon\nFrobnicate: 1\nContent-Signal: ai-train=no\nwhat is this\n\
         Disallow private\nUser-agent:\nSitemap: https://a.test/1.xml\nsitemap: /2.xml\nSITEMAP:HTTP://a.test/3.xml # third\n";
