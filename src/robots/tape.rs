@@ -140,11 +140,11 @@ impl Named<'_> {
 
 pub(super) fn write_name(tape: &mut Vec<u8>, name: &[u8], line: u32) {
     write_number(tape, name.len() as u32);
-    let begin = tape.len();
+    let mut valid = tape.len();
     tape.extend_from_slice(name);
-    while let Err(error) = std::str::from_utf8(&tape[begin..]) {
-        let bad = begin + error.valid_up_to();
-        tape[bad] = b'?';
+    while let Err(error) = std::str::from_utf8(&tape[valid..]) {
+        valid += error.valid_up_to();
+        tape[valid] = b'?';
     }
     write_number(tape, line);
 }
