@@ -15,13 +15,13 @@ fn doubling_at_most_doubles_the_instructions() {
     }
     let nothing = instructions("nothing", 0);
     let workloads = [
-        ("rules", 2000),
-        ("stars", 500),
-        ("short", 2000),
-        ("bots", 2000),
-        ("again", 1000),
-        ("shared", 200),
-        ("odd", 300),
+        ("rules", 800),
+        ("stars", 250),
+        ("short", 800),
+        ("bots", 800),
+        ("again", 500),
+        ("shared", 100),
+        ("odd", 200),
         ("line", 500),
         ("evil", 1000),
         ("near", 1000),
