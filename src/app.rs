@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::{self, Audit};
 use crate::ca::{self, Ca, Leaves};
 use crate::clock;
+use crate::control::Socket;
 use crate::lookup::fetch::{self, RobotsFetch};
 use crate::lookup::store::{self, Store};
 use crate::lookup::{self, Lookup};
@@ -118,6 +119,12 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let drain = settings.limits.drain;
     let interception = Interception::new(leaves)?;
     let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits, tasks: tasks.clone() });
+    match Socket::open(&settings.state_dir) {
+        Ok(socket) => drop(tokio::spawn(socket.serve(Arc::clone(&proxy)))),
+        Err(error) => {
+            tracing::warn!(%error, "no control socket: the commands that look into this proxy will not find it")
+        }
+    }
     for listener in listeners {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }

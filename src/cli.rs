@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +47,11 @@ enum Command {
     /// Validate or show the configuration
     #[command(subcommand)]
     Config(Config),
+    /// The kept copies of robots.txt, of a running proxy or of a stopped one
+    Copies(Copies),
+    /// The audit log
+    #[command(subcommand)]
+    Audit(Audit),
     /// Show the whole job without any network
     ///
     /// Starts a practice shop over HTTPS and the proxy on loopback, sends real requests through it, and prints each decision, the
@@ -76,8 +82,17 @@ pub struct Check {
     #[arg(long, value_name = "TOKEN", default_value = "*")]
     pub agent: String,
     /// The robots.txt to decide by, instead of that of each origin; - reads it from standard input
-    #[arg(long, value_name = "FILE")]
-    pub robots: Option<PathBuf>,
+    #[arg(long, value_name = "FILE|URL")]
+    pub robots: Option<String>,
+    /// Decide by the copy that was in force at this time (RFC 3339), as the proxy kept it
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<humantime::Timestamp>,
+    /// With --at: the origin whose copy is meant, such as `https://example.com`; default: that of the first URL
+    #[arg(long, value_name = "ORIGIN", requires = "at")]
+    pub origin: Option<String>,
+    /// List every rule that matches, the strongest first
+    #[arg(long)]
+    pub all: bool,
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -121,6 +136,49 @@ pub enum Config {
     Show,
 }
 
+/// `copies`.
+#[derive(Debug, Args)]
+pub struct Copies {
+    #[command(subcommand)]
+    pub(crate) command: CopiesCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CopiesCommand {
+    /// List the copies in force: when confirmed, status, hash, origin
+    List,
+    /// Print a copy
+    Show {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Ask the origin for its robots.txt now
+    Refresh {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Forget a copy; the next request fetches it anew
+    Drop {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+}
+
+/// `audit`.
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Decide every record again, from the robots.txt it was decided by, and print the differences
+    ///
+    /// Exits with 0 if there are none, 1 if there are some, 2 if a body is kept no more.
+    Replay {
+        /// Logs, also compressed ones (.gz); default: the one of the configuration
+        files: Vec<PathBuf>,
+    },
+}
+
 /// `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
@@ -150,6 +208,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(check) => block_on(commands::check::run(config, check)),
         Command::Ca(ca) => commands::ca::run(config, &ca),
         Command::Config(what) => commands::config::run(config, &what),
+        Command::Copies(copies) => commands::copies::run(config, &copies),
+        Command::Audit(audit) => commands::audit::run(config, &audit),
         Command::Demo(demo) => block_on(commands::demo::run(demo)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "robots-proxy", &mut std::io::stdout());
@@ -166,5 +226,11 @@ fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::
 fn start_log() {
     let filter =
         tracing_subscriber::EnvFilter::try_from_env("ROBOTS_PROXY_LOG").unwrap_or_else(|_| "robots_proxy=info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
 }

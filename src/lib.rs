@@ -16,7 +16,7 @@
 //!    about it.
 //! 2. Parts, each holding one thing for the life of the process: [`clock`], [`ca`] and its leaf certificates, [`upstream`] (the
 //!    connections to origins), [`audit`] (the records), [`queue`] (the line per host and bot), [`lookup`] (the robots.txt in force).
-//! 3. The road: [`proxy`], with listener, tunnel and pipeline.
+//! 3. The road: [`proxy`], with listener, tunnel and pipeline; [`control`], the window into a running proxy.
 //! 4. Start-up: [`config`], the only place that knows TOML; [`app`], the only place that puts parts together; [`cli`], and
 //!    `commands`, one file a subcommand.
 //!
@@ -41,6 +41,8 @@ pub mod queue;
 pub mod upstream;
 
 pub mod proxy;
+
+pub mod control;
 
 pub mod app;
 pub mod cli;

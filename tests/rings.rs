@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The rings in steps, innermost first: a module imports from earlier steps, and from itself.
-const STEPS: [&[&str]; 9] = [
+const STEPS: [&[&str]; 10] = [
     &["robots"],
     &["policy"],
     &["clock"],
     &["ca", "upstream", "audit"],
     &["queue", "lookup"],
     &["proxy"],
+    &["control"],
     &["app"],
     &["config"],
     &["cli", "commands"],

@@ -2,10 +2,12 @@
 
 pub mod answer;
 pub mod decision;
+pub mod hold;
 pub mod host;
 pub mod identity;
 pub mod pacing;
 pub mod reason;
+pub mod requisite;
 pub mod standing;
 pub mod target;
 mod user_agent;

@@ -21,7 +21,26 @@ const STAR: &[u8] = b"*";
 #[derive(Debug, Default)]
 pub(super) struct Bots {
     keys: Vec<Key>,
-    delays: Vec<Duration>,
+    /// The keys of star groups, which most questions end with.
+    everyone: Range<usize>,
+    delays: Vec<Delays>,
+}
+
+/// How slowly a bot is asked to go, by the two lines that can say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Delays {
+    pub(super) crawl_delay: Option<Duration>,
+    pub(super) request_rate: Option<Duration>,
+}
+
+impl Delays {
+    /// The longer of each.
+    pub(super) fn longest(self, other: Delays) -> Delays {
+        Delays {
+            crawl_delay: self.crawl_delay.max(other.crawl_delay),
+            request_rate: self.request_rate.max(other.request_rate),
+        }
+    }
 }
 
 /// One spelling that finds a group.
@@ -60,15 +79,13 @@ impl Bots {
         self.keys.partition_point(|key| key.group < group)
     }
 
-    /// While the file is read: the delay of the keys in this range.
-    pub(super) fn set_delay(&mut self, keys: Range<usize>, delay: Option<Duration>) {
-        if let Some(delay) = delay
-            && !keys.is_empty()
-        {
+    /// While the file is read: the delays of the keys in this range.
+    pub(super) fn set_delays(&mut self, keys: Range<usize>, delays: Delays) {
+        if delays != Delays::default() && !keys.is_empty() {
             for key in &mut self.keys[keys] {
                 key.delay = self.delays.len() as u32;
             }
-            self.delays.push(delay);
+            self.delays.push(delays);
         }
     }
 
@@ -77,70 +94,77 @@ impl Bots {
     pub(super) fn settle(&mut self, tape: &[u8], groups: usize) -> Vec<u32> {
         let mut keys = std::mem::take(&mut self.keys);
         keys.sort_by(|one, other| compare(one.text(tape), other.text(tape)));
-        let bots = || keys.chunk_by(|one, other| one.text(tape).eq_ignore_ascii_case(other.text(tape)));
-
-        // Of each group, the only bot that it names.
-        let mut only = vec![NONE; groups];
-        for (bot, keys) in (0..).zip(bots()) {
-            for key in keys {
-                let only = &mut only[key.group as usize];
-                *only = if *only == NONE || *only == bot { bot } else { SEVERAL };
-            }
-        }
+        let bots: Vec<&[Key]> =
+            keys.chunk_by(|one, other| one.text(tape).eq_ignore_ascii_case(other.text(tape))).collect();
+        let only = only_bots(&bots, groups);
         let mut leaders: Vec<u32> = (0..groups as u32).collect();
-        for (bot, keys) in (0..).zip(bots()) {
-            let begin = self.keys.len();
-            let mut own: Option<usize> = None;
+        for (bot, keys) in (0..).zip(bots) {
+            let mut own = None;
+            let mut last = None;
             for key in keys {
                 let is_own = only[key.group as usize] == bot;
-                let same = if is_own {
-                    own
-                } else {
-                    self.keys[begin..].last().filter(|last| last.group == key.group).map(|_| self.keys.len() - 1)
-                };
-                match same {
-                    Some(same) => {
-                        leaders[key.group as usize] = self.keys[same].group;
-                        self.keys[same].delay = self.longer(self.keys[same].delay, key.delay);
-                    }
-                    None => {
-                        own = own.or(is_own.then_some(self.keys.len()));
-                        self.keys.push(*key);
-                    }
+                let same = if is_own { own } else { last.filter(|last: &usize| self.keys[*last].group == key.group) };
+                if let Some(same) = same {
+                    leaders[key.group as usize] = self.keys[same].group;
+                    self.keys[same].delay = self.longest(self.keys[same].delay, key.delay);
+                    continue;
                 }
+                last = Some(self.keys.len());
+                own = own.or(last.filter(|_| is_own));
+                self.keys.push(*key);
             }
         }
+        self.everyone = self.named(tape, STAR);
         self.keys.shrink_to_fit();
         self.delays.shrink_to_fit();
         leaders
     }
 
-    fn longer(&self, one: u32, other: u32) -> u32 {
-        let length = |delay: u32| self.delays.get(delay as usize);
-        if length(other) > length(one) { other } else { one }
+    fn longest(&mut self, one: u32, other: u32) -> u32 {
+        match [one, other].map(|delays| self.delays.get(delays as usize).copied()) {
+            [_, None] => one,
+            [None, _] => other,
+            [Some(delays), Some(others)] => {
+                self.delays.push(delays.longest(others));
+                self.delays.len() as u32 - 1
+            }
+        }
     }
 
     /// The keys of the groups that apply to a bot: its own, else those for everyone, else none.
     pub(super) fn of(&self, tape: &[u8], token: &str) -> &[Key] {
         let named = self.named(tape, token.as_bytes());
-        if named.is_empty() { self.named(tape, STAR) } else { named }
+        if named.is_empty() { &self.keys[self.everyone.clone()] } else { &self.keys[named] }
     }
 
-    fn named(&self, tape: &[u8], token: &[u8]) -> &[Key] {
+    fn named(&self, tape: &[u8], token: &[u8]) -> Range<usize> {
         let begin = self.keys.partition_point(|key| compare(key.text(tape), token) == Ordering::Less);
         let len = self.keys[begin..].iter().take_while(|key| key.text(tape).eq_ignore_ascii_case(token)).count();
-        &self.keys[begin..begin + len]
+        begin..begin + len
     }
 
-    /// The longest delay that these keys have.
-    pub(super) fn delay(&self, keys: &[Key]) -> Option<Duration> {
-        keys.iter().filter_map(|key| self.delays.get(key.delay as usize)).max().copied()
+    /// The longest delays that these keys have.
+    pub(super) fn delays(&self, keys: &[Key]) -> Delays {
+        let delays = keys.iter().filter_map(|key| self.delays.get(key.delay as usize));
+        delays.fold(Delays::default(), |longest, delays| longest.longest(*delays))
     }
 
     /// Octets held.
     pub(super) fn memory(&self) -> usize {
-        self.keys.capacity() * size_of::<Key>() + self.delays.capacity() * size_of::<Duration>()
+        self.keys.capacity() * size_of::<Key>() + self.delays.capacity() * size_of::<Delays>()
     }
+}
+
+/// For each group the number of the only bot that it names, or [`SEVERAL`].
+fn only_bots(bots: &[&[Key]], groups: usize) -> Vec<u32> {
+    let mut only = vec![NONE; groups];
+    for (bot, keys) in (0..).zip(bots) {
+        for key in *keys {
+            let only = &mut only[key.group as usize];
+            *only = if *only == NONE || *only == bot { bot } else { SEVERAL };
+        }
+    }
+    only
 }
 
 /// Does a `User-agent` line with this name speak to the bot `token`, `*` for everyone?

@@ -14,7 +14,7 @@ use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 
@@ -22,6 +22,7 @@ pub use self::body::{Body, RequestBody};
 use self::dial::Dialer;
 pub use self::dial::{ConnectTo, HostPort, SetupError};
 use self::pool::{Pool, Sender};
+use crate::clock;
 use crate::policy::target::{Origin, Target};
 
 /// How origins are reached.
@@ -166,6 +167,10 @@ impl Upstream {
     }
 }
 
+/// In the extensions of an answer: its request had to be sent a second time, then.
+#[derive(Clone, Copy, Debug)]
+pub struct SentAgain(pub Instant);
+
 /// An open connection, ready for one request.
 #[derive(Debug)]
 pub struct Connection {
@@ -195,7 +200,10 @@ impl Connection {
                 };
                 self.sender = self.upstream.open(&target.origin).await?;
                 let request = headers::towards_origin(target, request, self.sender.is_http2())?;
-                self.sender.send(request).await.map_err(|lost| lost.error)?
+                let sent_again = SentAgain(clock::now());
+                let mut response = self.sender.send(request).await.map_err(|lost| lost.error)?;
+                response.extensions_mut().insert(sent_again);
+                response
             }
         };
         let Connection { upstream, sender, .. } = self;

@@ -41,6 +41,7 @@ fn line() -> impl Strategy<Value = String> {
         4 => name().prop_map(|name| format!("User-agent: {name}")),
         1 => name().prop_map(|name| format!("useragent:{name}")),
         1 => prop::sample::select(&["1", "0.5", "10", "x", "", "2."][..]).prop_map(|delay| format!("Crawl-delay: {delay}")),
+        1 => prop::sample::select(&["1/5", "2/1m", "3/10s 0600-0845", "1", "0/1"][..]).prop_map(|rate| format!("Request-rate: {rate}")),
         1 => prop::sample::select(&["", "# comment", "Sitemap: https://a.test/s.xml", "Host: x", "nonsense", "\u{c} "][..]).prop_map(String::from),
     ]
 }
@@ -61,6 +62,7 @@ pub(crate) fn agree(body: &[u8], max_bytes: usize, token: &str, paths: &[&[u8]])
     let robots = RobotsTxt::parse_within(body, max_bytes);
     let model = Model::read(body, max_bytes);
     assert_eq!(robots.crawl_delay(token), model.crawl_delay(token), "delay of {token}");
+    assert_eq!(robots.request_rate(token), model.request_rate(token), "rate of {token}");
     for path in paths {
         let verdict = robots.verdict(token, path);
         let answer = model.answer(token, path);
@@ -129,6 +131,28 @@ fn a_rule_stays_in_its_own_group_and_line_when_groups_merge() {
         assert_eq!(group.user_agents().map(|(name, _)| name).collect::<Vec<_>>(), names, "{path}");
     }
     assert_eq!(robots.verdict("a", b"/x").group.map(|group| group.line()), Some(1), "no rule decides: the first group");
+}
+
+#[test]
+fn both_sides_are_compared_in_the_same_form() {
+    // One form has the colon escaped on one side, the other has `=` escaped on one side: neither matches.
+    let file = b"User-agent: *\nDisallow: /:*%3D\n";
+    let many = [&file[..], &b"Disallow: /x\n".repeat(20)].concat();
+    for (path, allow) in [("/%3A?x%3D", true), ("/:?x%3D", false), ("/%3Ax%3D", false), ("/%3Ax=", false)] {
+        assert_eq!(RobotsTxt::parse(file).verdict("x", path.as_bytes()).allow, allow, "{path}");
+        assert_eq!(RobotsTxt::parse(&many).verdict("x", path.as_bytes()).allow, allow, "{path}, indexed");
+        assert_eq!(Model::read(file, MAX_BYTES).answer("x", path.as_bytes()).allow, allow, "{path}, by the model");
+    }
+}
+
+#[test]
+fn a_parsed_file_is_shared_between_threads() {
+    let robots = RobotsTxt::parse(&b"User-agent: *\nDisallow: /a/1\n".repeat(20));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert!(!robots.verdict("x", b"/a/1").allow));
+        }
+    });
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! `check`: decides about URLs without fetching them, and explains.
+
+mod explain;
+mod rules;
+
+use std::io::{BufRead, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use self::rules::{Known, Rules};
+use super::MISUSED;
+use super::url::Splitter;
+use crate::cli::Check;
+use crate::clock;
+use crate::policy::decision::{self, Decision};
+
+pub(crate) async fn run(config: Option<&Path>, options: Check) -> anyhow::Result<ExitCode> {
+    match check(config, &options).await {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::from(1)),
+        Err(error) => {
+            eprintln!("robots-proxy: {error:#}");
+            Ok(ExitCode::from(MISUSED))
+        }
+    }
+}
+
+/// Whether all URLs are allowed.
+async fn check(config: Option<&Path>, options: &Check) -> anyhow::Result<bool> {
+    let mut checker = Checker {
+        options,
+        rules: Rules::of(config, options).await?,
+        splitter: Splitter::default(),
+        out: BufWriter::new(std::io::stdout().lock()),
+        all_allowed: true,
+        first: true,
+    };
+    for url in &options.urls {
+        match url.as_str() {
+            "-" => checker.check_standard_input().await?,
+            url => checker.check(url).await?,
+        }
+    }
+    checker.out.flush()?;
+    Ok(checker.all_allowed)
+}
+
+struct Checker<'a, W: Write> {
+    options: &'a Check,
+    rules: Rules,
+    splitter: Splitter,
+    out: W,
+    all_allowed: bool,
+    first: bool,
+}
+
+/// One line of `--json`.
+#[derive(Serialize)]
+struct Checked<'a> {
+    url: &'a str,
+    agent: &'a str,
+    allow: bool,
+    reason: &'static str,
+    group: Option<&'a str>,
+    rule: Option<&'a str>,
+    line: Option<u32>,
+    crawl_delay_s: Option<f64>,
+    robots: &'a str,
+    remarks: &'a [String],
+    sitemaps: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matching: Option<Vec<Matching>>,
+}
+
+/// A rule of `--all --json`.
+#[derive(Serialize)]
+struct Matching {
+    group: String,
+    rule: String,
+    line: u32,
+}
+
+impl<W: Write> Checker<'_, W> {
+    async fn check_standard_input(&mut self) -> anyhow::Result<()> {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).context("cannot read URLs from standard input")? > 0 {
+            let url = String::from_utf8_lossy(line.trim_ascii());
+            if !url.is_empty() {
+                self.check(&url).await?;
+            }
+            line.clear();
+        }
+        Ok(())
+    }
+
+    async fn check(&mut self, url: &str) -> anyhow::Result<()> {
+        let (origin, path) = self.splitter.split(url)?;
+        let known = self.rules.at(origin).await;
+        let agent = self.options.agent.as_str();
+        let decision = decision::decide(agent, path.as_bytes(), &known.standing, clock::now());
+        self.all_allowed &= decision.reason.allows();
+        if self.options.json {
+            let checked = checked(url, self.options, &path, &decision, known);
+            serde_json::to_writer(&mut self.out, &checked)?;
+            writeln!(self.out)?;
+            return Ok(());
+        }
+        if !std::mem::take(&mut self.first) {
+            writeln!(self.out)?;
+        }
+        write!(self.out, "{}", explain::decision(url, self.options, path.as_bytes(), &decision, &known.standing))?;
+        let remarks = known.first_use().then(|| explain::file(known));
+        Ok(write!(self.out, "{}", remarks.unwrap_or_default())?)
+    }
+}
+
+fn checked<'a>(url: &'a str, options: &'a Check, path: &str, decision: &'a Decision, known: &'a Known) -> Checked<'a> {
+    let matching = options.all.then(|| {
+        let rules = known.robots().map(|robots| robots.matching(&options.agent, path.as_bytes())).unwrap_or_default();
+        let told = |(group, rule): &(crate::robots::Group<'_>, crate::robots::Rule<'_>)| Matching {
+            group: group.to_string(),
+            rule: rule.to_string(),
+            line: rule.line,
+        };
+        rules.iter().map(told).collect()
+    });
+    Checked {
+        url,
+        agent: &options.agent,
+        allow: decision.reason.allows(),
+        reason: decision.reason.code(),
+        group: decision.group.as_deref(),
+        rule: decision.rule.as_deref(),
+        line: decision.line,
+        crawl_delay_s: decision.crawl_delay.map(|delay| delay.as_secs_f64()),
+        robots: &known.standing.evidence.robots_url,
+        remarks: &known.remarks,
+        sitemaps: &known.sitemaps,
+        matching,
+    }
+}

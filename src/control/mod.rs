@@ -1,0 +1,212 @@
+//! A window into a running proxy: `control.sock` in the state folder.
+//!
+//! The commands that look into a proxy ask through it, one question a connection: a line of JSON, answered by a line of JSON. The
+//! socket is for the user who runs the proxy (mode 0600), since a question may drop a copy. A question is bounded in size and time.
+
+mod client;
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+pub use self::client::{AskError, ask};
+use crate::clock;
+use crate::lookup::Lookup;
+use crate::lookup::copy::Copy;
+use crate::policy::standing::Standing;
+use crate::policy::target::Origin;
+use crate::proxy::listener::Proxy;
+
+/// The name of the socket in the state folder.
+pub const FILE: &str = "control.sock";
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Question {
+    /// All copies in force.
+    Copies,
+    /// The copy of an origin, or the one that was in force at a time, with its body.
+    Copy {
+        /// The origin, such as `https://example.com`.
+        origin: String,
+        /// The time; `None` is now.
+        at: Option<SystemTime>,
+    },
+    /// A body by its SHA-256.
+    Body {
+        /// In hex.
+        sha256: String,
+    },
+    /// Ask the origin for its robots.txt now.
+    Refresh {
+        /// The origin.
+        origin: String,
+    },
+    /// Forget the copy of an origin.
+    Drop {
+        /// The origin.
+        origin: String,
+    },
+}
+
+/// The answer to a question; `None` where there is no such thing.
+pub type Reply = Option<Value>;
+
+/// A copy with its body, as it is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// The copy.
+    pub copy: Copy,
+    /// The body, base64, where it is at hand.
+    pub body: Option<String>,
+}
+
+impl Told {
+    /// A copy and its body.
+    pub fn new(copy: Copy, body: Option<&[u8]>) -> Told {
+        Told { copy, body: body.map(|body| BASE64.encode(body)) }
+    }
+
+    /// The body.
+    pub fn body(&self) -> Option<Vec<u8>> {
+        BASE64.decode(self.body.as_ref()?).ok()
+    }
+}
+
+/// Octets of a question.
+const QUESTION_MAX: u64 = 64 * 1024;
+
+/// For a question to arrive.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The socket, removed when it is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Opens the socket in a folder, in place of one that a dead process left.
+    ///
+    /// # Errors
+    /// Another proxy has it open, or the folder cannot be written.
+    pub fn open(folder: &Path) -> io::Result<Socket> {
+        let path = folder.join(FILE);
+        std::fs::create_dir_all(folder)?;
+        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another proxy answers there"));
+        }
+        // SECURITY: made under another name and closed to others before it can be found.
+        let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
+        let _ = std::fs::remove_file(&temporary);
+        let listener = UnixListener::bind(&temporary)?;
+        std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&temporary, &path)?;
+        Ok(Socket { listener, path })
+    }
+
+    /// Answers questions until the proxy stops.
+    pub async fn serve(self, proxy: Arc<Proxy>) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = proxy.pipeline.stopping.cancelled() => return,
+            };
+            let Ok((stream, _)) = accepted else { continue };
+            let proxy = Arc::clone(&proxy);
+            tokio::spawn(async move {
+                if let Err(error) = converse(stream, &proxy).await {
+                    tracing::debug!(%error, "a question through the control socket came to nothing");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn converse(stream: UnixStream, proxy: &Proxy) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    let mut bounded = (&mut stream).take(QUESTION_MAX);
+    let reading = bounded.read_until(b'\n', &mut line);
+    clock::timeout(QUESTION_TIMEOUT, reading).await.ok_or(io::ErrorKind::TimedOut)??;
+    let question: Question = serde_json::from_slice(&line)?;
+    let mut reply = serde_json::to_vec(&answer(&question, proxy).await)?;
+    reply.push(b'\n');
+    stream.get_mut().write_all(&reply).await
+}
+
+async fn answer(question: &Question, proxy: &Proxy) -> Reply {
+    let lookup = &proxy.pipeline.lookup;
+    match question {
+        Question::Copies => Some(json!(copies(lookup))),
+        Question::Copy { origin, at } => Some(json!(copy(lookup, &parse(origin)?, *at)?)),
+        Question::Body { sha256 } => {
+            let body = lookup.store()?.reader()?.body(sha256).ok()??;
+            Some(json!(BASE64.encode(body)))
+        }
+        Question::Refresh { origin } => Some(json!(told_standing(&*lookup.refresh(&parse(origin)?).await))),
+        Question::Drop { origin } => {
+            let origin = parse(origin)?;
+            let stored = copy(lookup, &origin, None).is_some();
+            (lookup.forget(&origin) || stored).then(|| json!({ "dropped": origin.to_string() }))
+        }
+    }
+}
+
+fn parse(origin: &str) -> Option<Origin> {
+    Origin::of(&origin.parse().ok()?).ok()
+}
+
+/// The copies of the store or, without one, those in memory.
+fn copies(lookup: &Lookup) -> Vec<(String, Copy)> {
+    let stored = lookup.store().and_then(|store| {
+        store.flush();
+        store.reader()?.list().ok()
+    });
+    stored.unwrap_or_else(|| lookup.copies().into_iter().map(|(origin, copy)| (origin.to_string(), copy)).collect())
+}
+
+fn copy(lookup: &Lookup, origin: &Origin, at: Option<SystemTime>) -> Option<Told> {
+    let stored = lookup.store().and_then(|store| {
+        store.flush();
+        let reader = store.reader()?;
+        let found = match at {
+            Some(time) => reader.at(origin, time),
+            None => reader.show(origin),
+        };
+        found.ok().flatten()
+    });
+    match stored {
+        Some((copy, body)) => Some(Told::new(copy, Some(&body))),
+        None if at.is_some() => None,
+        None => lookup.copies().into_iter().find(|(known, _)| known == origin).map(|(_, copy)| Told::new(copy, None)),
+    }
+}
+
+/// What a refresh came to, in the words of a record.
+fn told_standing(standing: &Standing) -> Value {
+    json!({
+        "robots_url": standing.evidence.robots_url,
+        "status": standing.evidence.status,
+        "stale": standing.stale,
+        "failure": standing.failure.as_deref(),
+        "sha256": standing.evidence.sha256,
+    })
+}
