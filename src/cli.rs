@@ -10,6 +10,7 @@ use clap_complete::Shell;
 
 use crate::commands;
 use crate::config::LoadError;
+use crate::control::AskError;
 
 /// A forward proxy that makes any web client obey robots.txt
 #[derive(Debug, Parser)]
@@ -49,6 +50,8 @@ enum Command {
     Config(Config),
     /// The kept copies of robots.txt, of a running proxy or of a stopped one
     Copies(Copies),
+    /// The lines of waiting requests in a running proxy
+    Lines(Lines),
     /// The audit log
     #[command(subcommand)]
     Audit(Audit),
@@ -167,6 +170,16 @@ pub(crate) enum CopiesCommand {
     },
 }
 
+/// `lines`.
+#[derive(Debug, Args)]
+pub struct Lines {
+    /// Of this host alone
+    pub(crate) host: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `audit`.
 #[derive(Debug, Subcommand)]
 pub enum Audit {
@@ -195,8 +208,8 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("robots-proxy: {error:#}");
-            let misconfigured = error.downcast_ref::<LoadError>().is_some();
-            ExitCode::from(if misconfigured { commands::MISUSED } else { 1 })
+            let not_running = matches!(error.downcast_ref(), Some(AskError::NotRunning(_)));
+            ExitCode::from(if error.is::<LoadError>() || not_running { commands::MISUSED } else { 1 })
         }
     }
 }
@@ -209,6 +222,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ca(ca) => commands::ca::run(config, &ca),
         Command::Config(what) => commands::config::run(config, &what),
         Command::Copies(copies) => commands::copies::run(config, &copies),
+        Command::Lines(lines) => commands::lines::run(config, &lines),
         Command::Audit(audit) => commands::audit::run(config, &audit),
         Command::Demo(demo) => block_on(commands::demo::run(demo)),
         Command::Completions { shell } => {

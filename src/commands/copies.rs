@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::{MISUSED, evidence};
+use super::evidence;
 use crate::cli::{Copies, CopiesCommand};
 use crate::clock;
 use crate::config::Loaded;
@@ -75,14 +75,7 @@ fn show(folder: &Path, origin: &Origin, json: bool) -> anyhow::Result<ExitCode> 
 }
 
 fn change(folder: &Path, question: Question, json: bool) -> anyhow::Result<ExitCode> {
-    let reply = match control::ask(folder, &question) {
-        Ok(reply) => reply,
-        Err(error @ AskError::NotRunning(_)) => {
-            eprintln!("robots-proxy: {error}");
-            return Ok(ExitCode::from(MISUSED));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let reply = control::ask(folder, &question)?;
     match (reply, question) {
         (None, Question::Drop { origin } | Question::Refresh { origin }) => Ok(none(&origin)),
         (Some(reply), _) if json => {

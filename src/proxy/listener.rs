@@ -19,6 +19,7 @@ use super::body::Body;
 use super::limits;
 use super::pipeline::{Client, Pipeline};
 use super::tunnel::{self, Interception};
+use super::unreadable::Explained;
 use crate::clock;
 
 /// The proxy as its clients meet it.
@@ -112,6 +113,7 @@ impl Proxy {
         if http2 {
             builder = builder.http2_only();
         }
+        let stream = Explained::new(stream, Arc::clone(self), client.clone());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {

@@ -10,6 +10,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::holds::Holds;
@@ -343,7 +344,7 @@ impl Line {
 }
 
 /// A line as it stands, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineReport {
     /// The host.
     pub host: Host,

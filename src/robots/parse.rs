@@ -12,6 +12,7 @@ use memchr::memchr2;
 
 use super::bots::{Bots, Delays};
 use super::line::{Field, Line, Spelling};
+use super::normal::Holds;
 use super::remark::{MAX_REMARKS, Remark, RemarkKind};
 use super::tape;
 
@@ -134,8 +135,8 @@ impl Parser {
             Spelling::WithoutColon => self.remark(RemarkKind::MissingColon),
         }
         match line.field {
-            Field::Disallow => self.rule(false, line.value),
-            Field::Allow => self.rule(true, line.value),
+            Field::Disallow => self.rule(false, line.value, line.holds),
+            Field::Allow => self.rule(true, line.value, line.holds),
             Field::UserAgent => self.name(line.value),
             Field::CrawlDelay => {
                 let crawl_delay = seconds(line.value);
@@ -171,7 +172,7 @@ impl Parser {
         }
     }
 
-    fn rule(&mut self, is_allow: bool, value: &[u8]) {
+    fn rule(&mut self, is_allow: bool, value: &[u8], holds: Holds) {
         let Some(group) = self.groups.last_mut() else { return self.remark(RemarkKind::OutsideGroup) };
         // An empty value is a rule line that matches nothing: RFC 9309 §2.2 has `[path-pattern]` optional.
         self.names_are_closed = true;
@@ -184,7 +185,7 @@ impl Parser {
         if !self.has_readers {
             return;
         }
-        let marks = tape::marks(is_allow, value);
+        let marks = tape::marks(is_allow, value, holds);
         group.size += Size {
             rules: 1,
             starred: (marks & tape::STARRED != 0).into(),
