@@ -5,15 +5,46 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::evidence;
-use crate::cli::{Copies, CopiesCommand};
 use crate::clock;
 use crate::config::Loaded;
 use crate::control::{self, AskError, Question, Told};
 use crate::lookup::copy::Copy;
 use crate::policy::target::Origin;
+
+/// `copies`.
+#[derive(Debug, Args)]
+pub(crate) struct Copies {
+    #[command(subcommand)]
+    pub(crate) command: CopiesCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CopiesCommand {
+    /// List the copies in force: when confirmed, status, hash, origin
+    List,
+    /// Print a copy
+    Show {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Ask the origin for its robots.txt now
+    Refresh {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Forget a copy; the next request fetches it anew
+    Drop {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+}
 
 pub(crate) fn run(config: Option<&Path>, options: &Copies) -> anyhow::Result<ExitCode> {
     let folder = Loaded::load(config)?.settings().state_dir;

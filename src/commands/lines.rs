@@ -4,13 +4,23 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use serde_json::json;
 
-use crate::cli::Lines;
 use crate::config::Loaded;
 use crate::control::{self, Question};
 use crate::policy::target::Host;
 use crate::queue::LineReport;
+
+/// `lines`.
+#[derive(Debug, Args)]
+pub(crate) struct Lines {
+    /// Of this host alone
+    pub(crate) host: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(config: Option<&Path>, options: &Lines) -> anyhow::Result<ExitCode> {
     let folder = Loaded::load(config)?.settings().state_dir;
