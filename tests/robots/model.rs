@@ -100,7 +100,8 @@ impl Model {
         let groups = self.groups_for(token);
         let has_group = !groups.is_empty();
         let path = path.split(|octet| *octet == b'#').next().unwrap_or_default();
-        let path = if path.is_empty() { b"/" } else { path };
+        let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
+        let path = &path[..];
         if normal(path, false, false) == b"/robots.txt" {
             return Answer { allow: true, rule: None, has_group };
         }

@@ -146,6 +146,13 @@ fn both_sides_are_compared_in_the_same_form() {
 }
 
 #[test]
+fn a_path_without_its_slash_is_read_with_it() {
+    let file = b"User-agent: z\nAllow: a\nDisallow: /a$\n";
+    assert!(!RobotsTxt::parse(file).verdict("z", b"a").allow);
+    agree(file, MAX_BYTES, "z", &[b"a", b"", b"*", b"?a"]);
+}
+
+#[test]
 fn a_parsed_file_is_shared_between_threads() {
     let robots = RobotsTxt::parse(&b"User-agent: *\nDisallow: /a/1\n".repeat(20));
     std::thread::scope(|scope| {
