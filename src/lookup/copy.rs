@@ -127,8 +127,16 @@ pub fn judge(
     let fetched = match outcome {
         Ok(fetched) => fetched,
         Err(error) => {
-            let (reason, failure) = (Reason::RobotsUnreachable, error.to_string());
-            return Judged::Bad { reason, evidence, failure, retry_after: None };
+            let retry_after = match error {
+                FetchError::Held(pause) => Some(pause),
+                _ => None,
+            };
+            return Judged::Bad {
+                reason: Reason::RobotsUnreachable,
+                evidence,
+                failure: error.to_string(),
+                retry_after,
+            };
         }
     };
     if conditional && fetched.status == http::StatusCode::NOT_MODIFIED {

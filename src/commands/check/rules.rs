@@ -90,7 +90,7 @@ impl Rules {
 
 fn fetch(config: Option<&Path>) -> anyhow::Result<(RobotsFetch, lookup::Settings)> {
     let settings = Loaded::load(config)?.settings();
-    Ok((RobotsFetch::new(settings.fetch, Upstream::new(&settings.upstream)?), settings.lookup))
+    Ok((RobotsFetch::new(settings.fetch, Upstream::new(&settings.upstream)?, None), settings.lookup))
 }
 
 fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {
