@@ -127,7 +127,12 @@ pub fn judge(
     let fetched = match outcome {
         Ok(fetched) => fetched,
         Err(error) => {
-            let (reason, failure) = (Reason::RobotsUnreachable, error.to_string());
+            // Where the origin itself is off limits, its pages are, too, and the answer says so.
+            let off_limits = match &error {
+                FetchError::Upstream(error) => error.off_limits(),
+                _ => None,
+            };
+            let (reason, failure) = (off_limits.unwrap_or(Reason::RobotsUnreachable), error.to_string());
             return Judged::Bad { reason, evidence, failure, retry_after: None };
         }
     };

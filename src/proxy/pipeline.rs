@@ -115,6 +115,9 @@ impl Pipeline {
     fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
         record.asked(request.uri().to_string());
         self.limits.request(client.address.ip())?;
+        if self.upstream.pseudonym().is_in(request.headers()) {
+            return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));
+        }
         let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
         record.asked(target.to_string());
@@ -240,7 +243,7 @@ impl Pipeline {
         let mut request = request.map(RequestBody::Client);
         request.headers_mut().remove(&self.identity.header);
         let version = request.version();
-        upstream::headers::add_via(request.headers_mut(), version);
+        self.upstream.pseudonym().add_via(request.headers_mut(), version);
         request
     }
 
@@ -260,7 +263,7 @@ impl Pipeline {
         }
         let mut response = connection.send(target, request).await?;
         record.answered(response.status());
-        upstream::headers::towards_client(&mut response);
+        self.upstream.pseudonym().towards_client(&mut response);
         if paced {
             let waited = format!("robots-proxy; wait_ms={}", start.waited().as_millis());
             response
