@@ -15,6 +15,7 @@ mod forwarding;
 mod malformed;
 mod off_limits;
 mod pacing;
+mod parents;
 mod questions;
 mod status_table;
 mod tunnels;
