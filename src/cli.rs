@@ -1,15 +1,15 @@
 //! The command line.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands;
 use crate::config::LoadError;
+use crate::control::AskError;
 
 /// A forward proxy that makes any web client obey robots.txt
 #[derive(Debug, Parser)]
@@ -35,156 +35,35 @@ enum Command {
     ///
     /// Works without any configuration: listens on 127.0.0.1:3128, makes its certificate authority on first start, and prints the
     /// lines to paste.
-    Serve(Serve),
+    Serve(commands::serve::Serve),
     /// Decide about URLs without fetching them, and explain
     ///
     /// Reads robots.txt of each URL's origin, or the file named with --robots, and tells the group, the deciding rule with its line,
     /// and the crawl delay. Exits with 0 if all are allowed, 1 if any is not, 2 on an error.
-    Check(Check),
+    Check(commands::check::Check),
     /// The local certificate authority
     #[command(subcommand)]
-    Ca(Ca),
+    Ca(commands::ca::Ca),
     /// Validate or show the configuration
     #[command(subcommand)]
-    Config(Config),
+    Config(commands::config::Config),
     /// The kept copies of robots.txt, of a running proxy or of a stopped one
-    Copies(Copies),
+    Copies(commands::copies::Copies),
+    /// The lines of waiting requests in a running proxy
+    Lines(commands::lines::Lines),
     /// The audit log
     #[command(subcommand)]
-    Audit(Audit),
+    Audit(commands::audit::Audit),
     /// Show the whole job without any network
     ///
     /// Starts a practice shop over HTTPS and the proxy on loopback, sends real requests through it, and prints each decision, the
     /// waits and the audit records.
-    Demo(Demo),
+    Demo(commands::demo::Demo),
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
-}
-
-/// `serve`.
-#[derive(Debug, Args)]
-pub struct Serve {
-    /// Listen here, instead of where the configuration says; may be given more than once
-    #[arg(long, value_name = "ADDR")]
-    pub listen: Vec<SocketAddr>,
-    /// Decide and record, but never refuse or delay
-    #[arg(long)]
-    pub observe: bool,
-}
-
-/// `check`.
-#[derive(Debug, Args)]
-pub struct Check {
-    /// The bot's product token, compared as given; * asks for the group of all others
-    #[arg(long, value_name = "TOKEN", default_value = "*")]
-    pub agent: String,
-    /// The robots.txt to decide by, instead of that of each origin; - reads it from standard input
-    #[arg(long, value_name = "FILE|URL")]
-    pub robots: Option<String>,
-    /// Decide by the copy that was in force at this time (RFC 3339), as the proxy kept it
-    #[arg(long, value_name = "TIME")]
-    pub at: Option<humantime::Timestamp>,
-    /// With --at: the origin whose copy is meant, such as https://example.com; default: that of the first URL
-    #[arg(long, value_name = "ORIGIN", requires = "at")]
-    pub origin: Option<String>,
-    /// List every rule that matches, the strongest first
-    #[arg(long)]
-    pub all: bool,
-    /// Print one JSON object a line
-    #[arg(long)]
-    pub json: bool,
-    /// URLs as they would be asked for; - reads them from standard input, one a line
-    #[arg(required = true, value_name = "URL")]
-    pub urls: Vec<String>,
-}
-
-/// `ca`.
-#[derive(Debug, Subcommand)]
-pub enum Ca {
-    /// Print the path of the certificate
-    Path,
-    /// Print what the certificate says
-    Show,
-    /// Print the certificate, for the trust store of a client
-    Export {
-        /// In which form
-        #[arg(long, value_enum, default_value_t = Form::Pem)]
-        format: Form,
-    },
-}
-
-/// Forms of the certificate.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Form {
-    /// Text, as most programs read it
-    Pem,
-    /// Binary, as Windows and Android read it
-    Der,
-    /// The hash for Chromium's --ignore-certificate-errors-spki-list
-    Spki,
-}
-
-/// `config`.
-#[derive(Debug, Subcommand)]
-pub enum Config {
-    /// Tell every mistake in the configuration
-    Check,
-    /// Print the configuration in force, defaults included
-    Show,
-}
-
-/// `copies`.
-#[derive(Debug, Args)]
-pub struct Copies {
-    #[command(subcommand)]
-    pub(crate) command: CopiesCommand,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CopiesCommand {
-    /// List the copies in force: when confirmed, status, hash, origin
-    List,
-    /// Print a copy
-    Show {
-        /// Such as https://example.com
-        origin: String,
-    },
-    /// Ask the origin for its robots.txt now
-    Refresh {
-        /// Such as https://example.com
-        origin: String,
-    },
-    /// Forget a copy; the next request fetches it anew
-    Drop {
-        /// Such as https://example.com
-        origin: String,
-    },
-}
-
-/// `audit`.
-#[derive(Debug, Subcommand)]
-pub enum Audit {
-    /// Decide every record again, from the robots.txt it was decided by, and print the differences
-    ///
-    /// Exits with 0 if there are none, 1 if there are some, 2 if a body is kept no more.
-    Replay {
-        /// Logs, also compressed ones (.gz); default: the one of the configuration
-        files: Vec<PathBuf>,
-    },
-}
-
-/// `demo`.
-#[derive(Debug, Args)]
-pub struct Demo {
-    /// Keep shop and proxy running afterwards, so that you can point curl at them
-    #[arg(long)]
-    pub stay: bool,
 }
 
 /// Runs the command and prints an error, if there is one, in one line.
@@ -195,8 +74,8 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("robots-proxy: {error:#}");
-            let misconfigured = error.downcast_ref::<LoadError>().is_some();
-            ExitCode::from(if misconfigured { commands::MISUSED } else { 1 })
+            let not_running = matches!(error.downcast_ref(), Some(AskError::NotRunning(_)));
+            ExitCode::from(if error.is::<LoadError>() || not_running { commands::MISUSED } else { 1 })
         }
     }
 }
@@ -209,6 +88,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ca(ca) => commands::ca::run(config, &ca),
         Command::Config(what) => commands::config::run(config, &what),
         Command::Copies(copies) => commands::copies::run(config, &copies),
+        Command::Lines(lines) => commands::lines::run(config, &lines),
         Command::Audit(audit) => commands::audit::run(config, &audit),
         Command::Demo(demo) => block_on(commands::demo::run(demo)),
         Command::Completions { shell } => {

@@ -217,15 +217,16 @@ impl Record {
         self.reason = Some(reason);
     }
 
-    /// The request stands in a line; whether its delay was cut down to `pace.max_delay`.
-    pub fn paced(&mut self, capped: bool) {
-        self.entry.paced = Some(true);
+    /// Whether the request stands in the line of its host, or passes it as a page's requisite; whether the delay was cut down to
+    /// `pace.max_delay`.
+    pub fn paced(&mut self, paced: bool, capped: bool) {
+        self.entry.paced = Some(paced);
         self.entry.capped = capped;
     }
 
-    /// How long the request waited for its turn.
-    pub fn waited(&mut self, wait: Duration) {
-        self.entry.wait_ms = Some(milliseconds(wait));
+    /// How long the request waited for its turn, if it did.
+    pub fn waited(&mut self, wait: Option<Duration>) {
+        self.entry.wait_ms = wait.map(milliseconds);
     }
 
     /// The origin's answer has begun.

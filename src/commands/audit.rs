@@ -5,18 +5,30 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Subcommand;
 use serde::Deserialize;
 
 use super::{MISUSED, evidence, url};
-use crate::cli::Audit;
 use crate::config::Loaded;
 use crate::policy::decision;
 use crate::policy::reason::Reason;
 use crate::robots::RobotsTxt;
+
+/// `audit`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Decide every record again, from the robots.txt it was decided by, and print the differences
+    ///
+    /// Exits with 0 if there are none, 1 if there are some, 2 if a body is kept no more.
+    Replay {
+        /// Logs, also compressed ones (.gz); default: the one of the configuration
+        files: Vec<PathBuf>,
+    },
+}
 
 /// What of a record is decided again.
 #[derive(Deserialize)]

@@ -4,10 +4,37 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::{Subcommand, ValueEnum};
+
 use crate::ca;
-use crate::cli::{Ca, Form};
 use crate::clock;
 use crate::config::Loaded;
+
+/// `ca`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ca {
+    /// Print the path of the certificate
+    Path,
+    /// Print what the certificate says
+    Show,
+    /// Print the certificate, for the trust store of a client
+    Export {
+        /// In which form
+        #[arg(long, value_enum, default_value_t = Form::Pem)]
+        format: Form,
+    },
+}
+
+/// Forms of the certificate.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Form {
+    /// Text, as most programs read it
+    Pem,
+    /// Binary, as Windows and Android read it
+    Der,
+    /// The hash for Chromium's --ignore-certificate-errors-spki-list
+    Spki,
+}
 
 pub(crate) fn run(config: Option<&Path>, what: &Ca) -> anyhow::Result<ExitCode> {
     let ca = ca::Ca::load(&Loaded::load(config)?.settings().ca.dir)?;

@@ -3,8 +3,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::cli::Config;
+use clap::Subcommand;
+
 use crate::config::Loaded;
+
+/// `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Tell every mistake in the configuration
+    Check,
+    /// Print the configuration in force, defaults included
+    Show,
+}
 
 pub(crate) fn run(config: Option<&Path>, what: &Config) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(config)?;

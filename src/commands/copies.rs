@@ -5,15 +5,46 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{MISUSED, evidence};
-use crate::cli::{Copies, CopiesCommand};
+use super::evidence;
 use crate::clock;
 use crate::config::Loaded;
 use crate::control::{self, AskError, Question, Told};
 use crate::lookup::copy::Copy;
 use crate::policy::target::Origin;
+
+/// `copies`.
+#[derive(Debug, Args)]
+pub(crate) struct Copies {
+    #[command(subcommand)]
+    pub(crate) command: CopiesCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CopiesCommand {
+    /// List the copies in force: when confirmed, status, hash, origin
+    List,
+    /// Print a copy
+    Show {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Ask the origin for its robots.txt now
+    Refresh {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+    /// Forget a copy; the next request fetches it anew
+    Drop {
+        /// Such as `https://example.com`
+        origin: String,
+    },
+}
 
 pub(crate) fn run(config: Option<&Path>, options: &Copies) -> anyhow::Result<ExitCode> {
     let folder = Loaded::load(config)?.settings().state_dir;
@@ -75,14 +106,7 @@ fn show(folder: &Path, origin: &Origin, json: bool) -> anyhow::Result<ExitCode> 
 }
 
 fn change(folder: &Path, question: Question, json: bool) -> anyhow::Result<ExitCode> {
-    let reply = match control::ask(folder, &question) {
-        Ok(reply) => reply,
-        Err(error @ AskError::NotRunning(_)) => {
-            eprintln!("robots-proxy: {error}");
-            return Ok(ExitCode::from(MISUSED));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let reply = control::ask(folder, &question)?;
     match (reply, question) {
         (None, Question::Drop { origin } | Question::Refresh { origin }) => Ok(none(&origin)),
         (Some(reply), _) if json => {

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod copies;
 pub(crate) mod demo;
 mod evidence;
+pub(crate) mod lines;
 pub(crate) mod serve;
 mod url;
 

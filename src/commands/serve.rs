@@ -4,11 +4,22 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app;
-use crate::cli::Serve;
 use crate::config::Loaded;
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Listen here, instead of where the configuration says; may be given more than once
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Decide and record, but never refuse or delay
+    #[arg(long)]
+    pub(crate) observe: bool,
+}
 
 pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result<ExitCode> {
     let mut settings = Loaded::load(config)?.settings();

@@ -112,8 +112,26 @@ struct Pace {
     min_delay: Span,
     max_delay: Span,
     max_wait: Span,
+    navigation_wait: Span,
+    hold_max: Span,
     overlap: bool,
+    shared: Shared,
     max_queue: usize,
+    requisites: Requisites,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Shared {
+    Bot,
+    Host,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Requisites {
+    Burst,
+    Paced,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -230,8 +248,12 @@ impl Default for Pace {
             min_delay: Span(pace.min_delay),
             max_delay: Span(pace.max_delay),
             max_wait: Span(pace.max_wait),
+            navigation_wait: Span(pace.navigation_wait),
+            hold_max: Span(pace.hold_max),
             overlap: pace.overlap,
+            shared: Shared::Bot,
             max_queue: pace.max_queue,
+            requisites: Requisites::Burst,
         }
     }
 }

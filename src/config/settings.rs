@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Addresses, Audit, Config, Limits, MapEntry, Mode, Policy, Upstream, Which};
+use super::{Addresses, Audit, Config, Limits, MapEntry, Mode, Policy, Requisites, Shared, Upstream, Which};
 use crate::app;
 use crate::audit;
 use crate::ca;
@@ -71,8 +71,18 @@ impl Config {
             min_delay: pace.min_delay.0,
             max_delay: pace.max_delay.0,
             max_wait: pace.max_wait.0,
+            navigation_wait: pace.navigation_wait.0,
+            hold_max: pace.hold_max.0,
             overlap: pace.overlap,
+            shared: match pace.shared {
+                Shared::Bot => pacing::Shared::Bot,
+                Shared::Host => pacing::Shared::Host,
+            },
             max_queue: pace.max_queue,
+            requisites: match pace.requisites {
+                Requisites::Burst => pacing::Requisites::Burst,
+                Requisites::Paced => pacing::Requisites::Paced,
+            },
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::clock;
 use crate::lookup::Lookup;
 use crate::lookup::copy::Copy;
 use crate::policy::standing::Standing;
-use crate::policy::target::Origin;
+use crate::policy::target::{Host, Origin};
 use crate::proxy::listener::Proxy;
 
 /// The name of the socket in the state folder.
@@ -56,6 +56,11 @@ pub enum Question {
     Drop {
         /// The origin.
         origin: String,
+    },
+    /// The lines of waiting requests.
+    Lines {
+        /// Of this host alone.
+        host: Option<Host>,
     },
 }
 
@@ -162,6 +167,10 @@ async fn answer(question: &Question, proxy: &Proxy) -> Reply {
             Some(json!(BASE64.encode(body)))
         }
         Question::Refresh { origin } => Some(json!(told_standing(&*lookup.refresh(&parse(origin)?).await))),
+        Question::Lines { host } => {
+            let lines = proxy.pipeline.queue.lines(host.as_ref());
+            (host.is_none() || !lines.is_empty()).then(|| json!(lines))
+        }
         Question::Drop { origin } => {
             let origin = parse(origin)?;
             let stored = copy(lookup, &origin, None).is_some();

@@ -101,13 +101,14 @@ type Flight = watch::Receiver<Option<Arc<Standing>>>;
 impl Lookup {
     /// Nothing known yet, but what the store holds.
     pub fn new(settings: Settings, fetch: Arc<dyn Fetch>, store: Option<Store>) -> Lookup {
-        let octets_per_origin = MEMORY_MAX / settings.max_copies.max(1);
-        let smallest = u32::try_from(octets_per_origin).unwrap_or(u32::MAX).max(ENTRY_OCTETS);
-        // An origin weighs at least its share, so that `max_copies` holds in memory, too. The least recently used go first: a new
-        // origin always gets in.
+        // An origin weighs at least its share, so that there are not many more in memory than copies on disk; the share is smaller than
+        // an even one, or a single long file would drive others out of a full cache. The least recently used go first, so a new origin
+        // always gets in.
+        let share = MEMORY_MAX / settings.max_copies.saturating_mul(5).div_ceil(4).max(1);
+        let share = u32::try_from(share).unwrap_or(u32::MAX).max(ENTRY_OCTETS);
         let origins = moka::sync::Cache::builder()
-            .max_capacity(u64::from(smallest) * settings.max_copies)
-            .weigher(move |_, entry: &Arc<Entry>| entry.lock().octets().max(smallest))
+            .max_capacity(MEMORY_MAX.max(u64::from(share) * settings.max_copies))
+            .weigher(move |_, entry: &Arc<Entry>| entry.lock().octets().max(share))
             .eviction_policy(EvictionPolicy::lru())
             .build();
         Lookup { shared: Arc::new(Shared { settings, fetch, store, origins }) }

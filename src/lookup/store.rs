@@ -318,3 +318,6 @@ impl Reader {
         Ok(tables::body(&self.0, sha256)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,7 +209,7 @@ impl Answer {
                 "The request was not sent to the site. Send fewer requests at once, or try again after the time named above."
             }
             Reason::AuthorityMismatch => "Open a new connection for the other host.",
-            Reason::BadRequest | Reason::NotHttp | Reason::Loop => {
+            Reason::BadRequest | Reason::HeaderTooLarge | Reason::NotHttp | Reason::Loop => {
                 "The request was not sent anywhere. Correct it, and send it again."
             }
             Reason::Stopping => "Try again when the proxy is back.",

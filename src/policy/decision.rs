@@ -22,6 +22,8 @@ pub struct Decision {
     pub line: Option<u32>,
     /// The Crawl-delay that robots.txt asks of this bot.
     pub crawl_delay: Option<Duration>,
+    /// The same said by a Request-rate.
+    pub request_rate: Option<Duration>,
     /// When asking again may help, for a refusal that may pass.
     pub retry_after: Option<Duration>,
 }
@@ -43,9 +45,22 @@ pub fn decide(token: &str, path: &[u8], standing: &Standing, now: Instant) -> De
 }
 
 impl Decision {
+    /// How slowly robots.txt asks this bot to go: the longer wish counts.
+    pub fn delay(&self) -> Option<Duration> {
+        self.crawl_delay.max(self.request_rate)
+    }
+
     /// A decision that needs no rule.
     pub fn of(reason: Reason) -> Decision {
-        Decision { reason, group: None, rule: None, line: None, crawl_delay: None, retry_after: None }
+        Decision {
+            reason,
+            group: None,
+            rule: None,
+            line: None,
+            crawl_delay: None,
+            request_rate: None,
+            retry_after: None,
+        }
     }
 }
 
@@ -57,6 +72,7 @@ fn decide_by_rules(robots: &RobotsTxt, token: &str, path: &[u8]) -> Decision {
         rule: verdict.rule.map(|rule| rule.to_string()),
         line: verdict.rule.map(|rule| rule.line),
         crawl_delay: robots.crawl_delay(token),
+        request_rate: robots.request_rate(token),
         retry_after: None,
     }
 }

@@ -3,10 +3,12 @@
 pub mod address;
 pub mod answer;
 pub mod decision;
+pub mod hold;
 pub mod host;
 pub mod identity;
 pub mod pacing;
 pub mod reason;
+pub mod requisite;
 pub mod standing;
 pub mod target;
 mod user_agent;

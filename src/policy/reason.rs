@@ -33,6 +33,8 @@ pub enum Reason {
     AuthorityMismatch,
     /// The request is malformed, or can be read in two ways.
     BadRequest,
+    /// The head of the request is larger than `limits.header_bytes`.
+    HeaderTooLarge,
     /// A tunnel carries neither TLS nor HTTP.
     NotHttp,
     /// The proxy was asked to fetch from itself.
@@ -98,6 +100,9 @@ impl Reason {
             ClientLimit => row("client-limit", 429, DENIED, "This client sends too many requests"),
             AuthorityMismatch => row("authority-mismatch", 421, DENIED, "Not the host of this tunnel"),
             BadRequest => row("bad-request", 400, "http_request_error", "Bad request"),
+            HeaderTooLarge => {
+                row("header-too-large", 431, "http_request_error", "The head of the request is too large")
+            }
             NotHttp => row("not-http", 400, "http_request_error", "Neither TLS nor HTTP"),
             Loop => row("loop", 508, "proxy_loop_detected", "The proxy was asked to fetch from itself"),
             Stopping => row("stopping", 503, "connection_limit_reached", "The proxy is stopping"),

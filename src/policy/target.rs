@@ -40,8 +40,23 @@ impl Scheme {
 }
 
 /// A host in its one canonical spelling: a lower-case A-label name without final dot, or an IP address (IPv6 without brackets).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Host(Arc<str>);
+
+impl TryFrom<String> for Host {
+    type Error = BadTarget;
+
+    fn try_from(text: String) -> Result<Host, BadTarget> {
+        Host::parse(&text)
+    }
+}
+
+impl From<Host> for String {
+    fn from(host: Host) -> String {
+        host.as_str().to_owned()
+    }
+}
 
 impl Host {
     /// Reads a host as it stands in a URL or, for IPv6, with or without brackets.

@@ -70,15 +70,25 @@ impl From<MalformedIdentity> for Refusal {
 
 impl From<queue::Refused> for Refusal {
     fn from(refused: queue::Refused) -> Refusal {
-        let (reason, detail, wait) = match refused {
-            queue::Refused::Full { wait } => {
-                (Reason::QueueFull, "as many requests wait for this host as may wait", wait)
+        let (reason, detail, retry_after) = match refused {
+            queue::Refused::Full { retry_after } => {
+                (Reason::QueueFull, "as many requests wait for this host as may wait".to_owned(), retry_after)
             }
-            queue::Refused::TooLong { wait } => {
-                (Reason::WaitTooLong, "this request's turn would come later than it may wait", wait)
+            queue::Refused::TooLong { wait, retry_after } => {
+                let wait = wait.as_secs_f32();
+                let detail = format!("this request's turn would come in {wait:.1} s, later than it may wait");
+                (Reason::WaitTooLong, detail, retry_after)
+            }
+            queue::Refused::Held { wait, retry_after, sign } => {
+                let wait = wait.as_secs_f32();
+                let detail = format!(
+                    "the site answered {sign}, so nothing is sent to it for a while; this request's turn would come in \
+                     {wait:.1} s, later than it may wait"
+                );
+                (Reason::WaitTooLong, detail, retry_after)
             }
         };
-        Refusal { retry_after: Some(wait), ..Refusal::new(reason, format!("{detail} ({:.1} s)", wait.as_secs_f32())) }
+        Refusal { retry_after: Some(retry_after), ..Refusal::new(reason, detail) }
     }
 }
 

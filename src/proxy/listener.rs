@@ -19,6 +19,7 @@ use super::body::Body;
 use super::limits;
 use super::pipeline::{Client, Pipeline};
 use super::tunnel::{self, Interception};
+use super::unreadable::Explained;
 use crate::clock;
 
 /// The proxy as its clients meet it.
@@ -37,7 +38,14 @@ pub struct Proxy {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Requests at once on one HTTP/2 connection; hyper's own default, written down because it bounds what a client may make us hold.
+/// Inside a tunnel they are all for one host. A client that speaks HTTP/2 to the proxy itself has room for the other hosts beside a
+/// hundred that wait for one.
 const HTTP2_STREAMS_MAX: u32 = 200;
+
+/// What a client may send ahead of a request's body, and of all bodies together: those that wait for their turn are not read, and
+/// must not use up what the others need.
+const HTTP2_STREAM_WINDOW: u32 = 64 * 1024;
+const HTTP2_CONNECTION_WINDOW: u32 = (HTTP2_STREAMS_MAX + 1) * HTTP2_STREAM_WINDOW;
 
 impl Proxy {
     /// Accepts clients until the proxy stops.
@@ -99,10 +107,13 @@ impl Proxy {
             .http2()
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(self.limits.header_bytes).unwrap_or(u32::MAX))
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
             .max_concurrent_streams(HTTP2_STREAMS_MAX);
         if http2 {
             builder = builder.http2_only();
         }
+        let stream = Explained::new(stream, Arc::clone(self), client.clone());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {

@@ -6,3 +6,4 @@ pub mod limits;
 pub mod listener;
 pub mod pipeline;
 pub mod tunnel;
+mod unreadable;

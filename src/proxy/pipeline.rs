@@ -1,7 +1,7 @@
 //! The road of one request, top to bottom.
 //!
 //! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
-//! record; [`Pipeline::walk`] is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
+//! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
 
@@ -21,12 +21,14 @@ use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
 use crate::policy::decision::{self, Decision};
+use crate::policy::hold::Sign;
 use crate::policy::identity::{self, Asking, Identity};
 use crate::policy::reason::Reason;
+use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
 use crate::policy::target::{Target, Tunnel};
-use crate::queue::{LineKey, Place, Queue};
-use crate::upstream::{self, RequestBody, Upstream};
+use crate::queue::{Arrival, Place, Queue, Visitor};
+use crate::upstream::{self, RequestBody, SentAgain, Upstream};
 
 /// Everything that a request meets on its road.
 pub struct Pipeline {
@@ -76,6 +78,11 @@ impl Client {
     fn connect_headers(&self) -> Option<&HeaderMap> {
         self.tunnel.as_ref().map(|open| &open.headers)
     }
+
+    /// The user name that the client gave to the proxy, with the CONNECT or with the request.
+    fn user(&self, headers: &HeaderMap) -> Option<String> {
+        self.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers))
+    }
 }
 
 impl Pipeline {
@@ -99,15 +106,16 @@ impl Pipeline {
         let identity = self.identify(client, &request, &target, record)?;
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
-        let place = self.line_up(&identity, &target, &decision, record)?;
-        let connection = self.wait_for_turn(&place, &identity, &target, &standing, &decision, record).await?;
+        let arrival = self.arrival(client, &request, &identity, &target, &decision);
+        let mut place = self.line_up(&arrival, &decision, record)?;
+        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
         let lost = match self.forward(connection, place, &target, self.prepare(request), record).await {
             Err(upstream::Error::Lost(request)) => *request,
             ended => return Ok(ended?),
         };
         // The origin may have seen it start, so it goes to the end of the line.
-        let place = self.line_up(&identity, &target, &decision, record)?;
-        let connection = self.wait_for_turn(&place, &identity, &target, &standing, &decision, record).await?;
+        let mut place = self.line_up(&arrival, &decision, record)?;
+        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
         Ok(self.forward(connection, place, &target, lost, record).await?)
     }
 
@@ -133,7 +141,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Identity, Refusal> {
         let headers = request.headers();
-        let user = client.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers));
+        let user = client.user(headers);
         let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         record.client_said(user_agent.as_deref(), user.as_deref());
         let asking = Asking {
@@ -183,58 +191,78 @@ impl Pipeline {
         Ok(decision)
     }
 
-    /// A place in the line of the host, if it is asked slowly.
-    fn line_up(
+    /// The request as the line sees it.
+    fn arrival(
         &self,
+        client: &Client,
+        request: &Request<Incoming>,
         identity: &Identity,
         target: &Target,
         decision: &Decision,
-        record: &mut Record,
-    ) -> Result<Place, Refusal> {
-        let line = LineKey::new(&target.origin.host, &identity.token);
-        let gap = self.gap(decision);
-        if self.observe {
-            record.would_wait(self.queue.predict(&line, gap));
+    ) -> Arrival {
+        let headers = request.headers();
+        let load = requisite::load(headers, target.origin.scheme);
+        Arrival {
+            visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &identity.token),
+            host: target.origin.host.clone(),
+            gap: self.gap(decision),
+            patience: self.queue.settings().patience(headers),
+            page: (load == Load::Navigation).then(|| requisite::page(target)),
+            load,
         }
-        Ok(self.queue.join(line, if self.observe { Duration::ZERO } else { gap }, self.queue.settings().max_wait)?)
+    }
+
+    /// A place in the line of the host, if it is asked slowly. Observe mode only tells how long the wait would be.
+    fn line_up(&self, arrival: &Arrival, decision: &Decision, record: &mut Record) -> Result<Place, Refusal> {
+        if !self.observe {
+            return Ok(self.queue.arrive(arrival)?);
+        }
+        if decision.reason.allows() {
+            match self.queue.watch(arrival) {
+                Ok(wait) => record.would_wait(wait),
+                Err(refused) => record.observed(Refusal::from(refused).reason),
+            }
+        }
+        Ok(self.queue.free(arrival))
     }
 
     /// The delay in force for a decision; robots.txt itself is not paced.
-    fn gap(&self, decision: &Decision) -> Duration {
-        match decision.reason == Reason::RobotsTxt {
-            true => Duration::ZERO,
-            false => self.queue.settings().delay(decision.crawl_delay).gap,
-        }
+    fn gap(&self, decision: &Decision) -> Option<Duration> {
+        let is_paced = decision.reason != Reason::RobotsTxt;
+        is_paced.then(|| self.queue.settings().delay(decision.delay()).gap)
     }
 
     /// Waits for the request's slot, and opens the connection that it will start on. What was decided on arrival is decided again
-    /// when robots.txt has changed meanwhile.
+    /// when robots.txt has changed meanwhile, and a host that was held while the connection was opened is waited for once more.
     async fn wait_for_turn(
         &self,
-        place: &Place,
+        place: &mut Place,
         identity: &Identity,
         target: &Target,
         standing: &Option<Arc<Standing>>,
         decision: &Decision,
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
-        if !place.is_paced() {
-            return Ok(self.upstream.connect(&target.origin).await?);
-        }
         let (mut standing, mut decision) = (standing.clone(), decision.clone());
         loop {
-            let gap = self.gap(&decision);
+            let gap = self.gap(&decision).unwrap_or_default();
             tokio::select! {
-                () = place.ready(gap) => {}
+                ready = place.ready(gap) => ready?,
                 () = self.stopping.cancelled() => return Err(Refusal::stopping()),
             }
-            record.paced(self.queue.settings().delay(decision.crawl_delay).capped);
-            let latest = self.look_up(target).await;
-            if same(latest.as_ref(), standing.as_ref()) {
-                return Ok(self.upstream.connect(&target.origin).await?);
+            if let Some(paced) = place.is_paced() {
+                record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
+                let latest = self.look_up(target).await;
+                if !same(latest.as_ref(), standing.as_ref()) {
+                    decision = self.decide(identity, target, latest.as_deref(), record)?;
+                    standing = latest;
+                    continue;
+                }
             }
-            decision = self.decide(identity, target, latest.as_deref(), record)?;
-            standing = latest;
+            let connection = self.upstream.connect(&target.origin).await?;
+            if place.may_start(gap) {
+                return Ok(connection);
+            }
         }
     }
 
@@ -256,16 +284,17 @@ impl Pipeline {
         request: Request<RequestBody>,
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, upstream::Error> {
-        let paced = place.is_paced();
+        let is_paced = place.is_paced() == Some(true);
         let start = place.start();
-        if paced {
-            record.waited(start.waited());
-        }
+        let waited = Some(start.waited()).filter(|wait| is_paced || wait.as_millis() > 0);
+        record.waited(waited);
         let mut response = connection.send(target, request).await?;
+        let sent_again = response.extensions().get::<SentAgain>().map(|again| again.0);
+        start.answered(Sign::read(response.status(), response.headers(), clock::wall()), sent_again);
         record.answered(response.status());
         self.upstream.pseudonym().towards_client(&mut response);
-        if paced {
-            let waited = format!("robots-proxy; wait_ms={}", start.waited().as_millis());
+        if let Some(waited) = waited {
+            let waited = format!("robots-proxy; wait_ms={}", waited.as_millis());
             response
                 .headers_mut()
                 .append("proxy-status", HeaderValue::try_from(waited).expect("digits are a header value"));

@@ -23,7 +23,24 @@ pub(super) struct Bots {
     keys: Vec<Key>,
     /// The keys of star groups, which most questions end with.
     everyone: Range<usize>,
-    delays: Vec<Duration>,
+    delays: Vec<Delays>,
+}
+
+/// How slowly a bot is asked to go, by the two lines that can say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Delays {
+    pub(super) crawl_delay: Option<Duration>,
+    pub(super) request_rate: Option<Duration>,
+}
+
+impl Delays {
+    /// The longer of each.
+    pub(super) fn longest(self, other: Delays) -> Delays {
+        Delays {
+            crawl_delay: self.crawl_delay.max(other.crawl_delay),
+            request_rate: self.request_rate.max(other.request_rate),
+        }
+    }
 }
 
 /// One spelling that finds a group.
@@ -62,15 +79,13 @@ impl Bots {
         self.keys.partition_point(|key| key.group < group)
     }
 
-    /// While the file is read: the delay of the keys in this range.
-    pub(super) fn set_delay(&mut self, keys: Range<usize>, delay: Option<Duration>) {
-        if let Some(delay) = delay
-            && !keys.is_empty()
-        {
+    /// While the file is read: the delays of the keys in this range.
+    pub(super) fn set_delays(&mut self, keys: Range<usize>, delays: Delays) {
+        if delays != Delays::default() && !keys.is_empty() {
             for key in &mut self.keys[keys] {
                 key.delay = self.delays.len() as u32;
             }
-            self.delays.push(delay);
+            self.delays.push(delays);
         }
     }
 
@@ -91,7 +106,7 @@ impl Bots {
                 let same = if is_own { own } else { last.filter(|last: &usize| self.keys[*last].group == key.group) };
                 if let Some(same) = same {
                     leaders[key.group as usize] = self.keys[same].group;
-                    self.keys[same].delay = self.longer(self.keys[same].delay, key.delay);
+                    self.keys[same].delay = self.longest(self.keys[same].delay, key.delay);
                     continue;
                 }
                 last = Some(self.keys.len());
@@ -105,9 +120,15 @@ impl Bots {
         leaders
     }
 
-    fn longer(&self, one: u32, other: u32) -> u32 {
-        let length = |delay: u32| self.delays.get(delay as usize);
-        if length(other) > length(one) { other } else { one }
+    fn longest(&mut self, one: u32, other: u32) -> u32 {
+        match [one, other].map(|delays| self.delays.get(delays as usize).copied()) {
+            [_, None] => one,
+            [None, _] => other,
+            [Some(delays), Some(others)] => {
+                self.delays.push(delays.longest(others));
+                self.delays.len() as u32 - 1
+            }
+        }
     }
 
     /// The keys of the groups that apply to a bot: its own, else those for everyone, else none.
@@ -122,14 +143,15 @@ impl Bots {
         begin..begin + len
     }
 
-    /// The longest delay that these keys have.
-    pub(super) fn delay(&self, keys: &[Key]) -> Option<Duration> {
-        keys.iter().filter_map(|key| self.delays.get(key.delay as usize)).max().copied()
+    /// The longest delays that these keys have.
+    pub(super) fn delays(&self, keys: &[Key]) -> Delays {
+        let delays = keys.iter().filter_map(|key| self.delays.get(key.delay as usize));
+        delays.fold(Delays::default(), |longest, delays| longest.longest(*delays))
     }
 
     /// Octets held.
     pub(super) fn memory(&self) -> usize {
-        self.keys.capacity() * size_of::<Key>() + self.delays.capacity() * size_of::<Duration>()
+        self.keys.capacity() * size_of::<Key>() + self.delays.capacity() * size_of::<Delays>()
     }
 }
 

@@ -99,6 +99,11 @@ impl Grams {
         });
     }
 
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        size_of_val(&*self.filter) + size_of_val(&*self.drawers) + size_of_val(&*self.rules)
+    }
+
     /// Octets that so many rules take.
     pub(super) fn memory_for(rules: usize) -> usize {
         let tables = if rules < WORTH_FILING { 0 } else { 2 * Cabinet::for_rules(rules).drawers() + 1 };

@@ -251,3 +251,33 @@ impl<'a> Literal<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(table: &Table) -> usize {
+        size_of_val(&*table.beginnings) + size_of_val(&*table.guide) + table.starred.held()
+    }
+
+    #[test]
+    fn holds_no_more_than_was_said_beforehand() {
+        for pattern in ["/{}", "/*{}$", "/%3a{}", "/*{}%3A", "/é{}*", "/a", "/*a*b"] {
+            let mut written = Vec::new();
+            let mut size = Size::default();
+            for number in 0..300 {
+                let value = pattern.replace("{}", &number.to_string()).into_bytes();
+                let marks = tape::marks(false, &value, super::super::normal::holds(&value));
+                tape::write_rule(&mut written, marks, &value, number);
+                size += Size {
+                    rules: 1,
+                    starred: (marks & STARRED != 0).into(),
+                    two_forms: (marks & TWO_FORMS != 0).into(),
+                };
+            }
+            let index = Index::new(&written, || tape::rules(&written, 0, written.len() as u32));
+            let second = index.second.as_ref().map_or(0, |second| size_of::<Table>() + held(second));
+            assert!(held(&index.first) + second <= Index::memory_for(size), "{pattern}");
+        }
+    }
+}

@@ -5,6 +5,8 @@
 
 use memchr::{memchr, memchr2};
 
+use super::normal::{self, Holds};
+
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
@@ -12,6 +14,7 @@ pub(super) enum Field {
     Allow,
     Disallow,
     CrawlDelay,
+    RequestRate,
     Sitemap,
     /// Known, and of no effect on what may be fetched.
     Unused,
@@ -35,45 +38,49 @@ pub(super) struct Line<'a> {
     pub(super) field: Field,
     pub(super) spelling: Spelling,
     pub(super) value: &'a [u8],
+    /// What the value holds; found on the way, since a value is looked through for `#` anyway.
+    pub(super) holds: Holds,
 }
 
 impl<'a> Line<'a> {
     /// Reads a line without its end; `None` for an empty one and for a comment.
     pub(super) fn read(line: &'a [u8]) -> Option<Line<'a>> {
-        if let Some(value) = as_most_write_it(line) {
-            return Some(Line { field: Field::Disallow, spelling: Spelling::Right, value });
+        if let Some(line) = as_most_write_it(line) {
+            return Some(line);
         }
         // RFC 9309 §2.2: a comment may follow anything, so `#` is never part of a value.
         let text = trim(memchr(b'#', line).map_or(line, |at| &line[..at]));
         if text.is_empty() {
             return None;
         }
-        Some(match memchr(b':', text) {
+        let (field, spelling, value) = match memchr(b':', text) {
             Some(colon) => {
                 let (field, spelling) = field(trim(&text[..colon]));
-                Line { field, spelling, value: trim(&text[colon + 1..]) }
+                (field, spelling, trim(&text[colon + 1..]))
             }
             None => without_colon(text),
-        })
+        };
+        Some(Line { field, spelling, value, holds: normal::holds(value) })
     }
 }
 
-/// The value of `Disallow: /path`, which nine lines in ten are, if the line is exactly that.
-fn as_most_write_it(line: &[u8]) -> Option<&[u8]> {
+/// `Disallow: /path` and nothing else, which nine lines in ten are.
+fn as_most_write_it(line: &[u8]) -> Option<Line<'_>> {
     let value = line.strip_prefix(b"Disallow: ")?;
-    let (first, last) = (value.first()?, value.last()?);
-    (!is_blank(*first) && !is_blank(*last) && memchr(b'#', value).is_none()).then_some(value)
+    let holds = normal::holds(value);
+    let is_all = holds & normal::HASH == 0 && !is_blank(*value.first()?) && !is_blank(*value.last()?);
+    is_all.then_some(Line { field: Field::Disallow, spelling: Spelling::Right, value, holds })
 }
 
 /// `Disallow /private`: the blank stands for the colon, but only where it is the only one, so that prose is not taken for rules.
-fn without_colon(text: &[u8]) -> Line<'_> {
-    let unreadable = Line { field: Field::Unreadable, spelling: Spelling::Right, value: text };
+fn without_colon(text: &[u8]) -> (Field, Spelling, &[u8]) {
+    let unreadable = (Field::Unreadable, Spelling::Right, text);
     let Some(blank) = memchr2(b' ', b'\t', text) else { return unreadable };
     let value = trim(&text[blank..]);
     match field(&text[..blank]) {
         _ if memchr2(b' ', b'\t', value).is_some() => unreadable,
         (Field::Unknown, _) => unreadable,
-        (field, _) => Line { field, spelling: Spelling::WithoutColon, value },
+        (field, _) => (field, Spelling::WithoutColon, value),
     }
 }
 
@@ -86,6 +93,7 @@ fn field(key: &[u8]) -> (Field, Spelling) {
         10 if is("user-agent") => right(Field::UserAgent),
         7 if is("sitemap") => right(Field::Sitemap),
         11 if is("crawl-delay") => right(Field::CrawlDelay),
+        12 if is("request-rate") => right(Field::RequestRate),
         _ if MISSPELLED_DISALLOW.iter().any(|name| is(name)) => (Field::Disallow, Spelling::Misspelled),
         _ if is("useragent") || is("user agent") => (Field::UserAgent, Spelling::Misspelled),
         _ if is("crawldelay") || is("crawl delay") => (Field::CrawlDelay, Spelling::Misspelled),
@@ -99,10 +107,9 @@ fn field(key: &[u8]) -> (Field, Spelling) {
 const MISSPELLED_DISALLOW: [&str; 5] = ["dissallow", "dissalow", "disalow", "diasllow", "disallaw"];
 
 /// Fields with a meaning somewhere, none of them about what may be fetched: RFC 9309 §2.2.4 lets them stand anywhere.
-const UNUSED: [&str; 11] = [
+const UNUSED: [&str; 10] = [
     "host",
     "clean-param",
-    "request-rate",
     "visit-time",
     "noindex",
     "nofollow",
@@ -162,7 +169,8 @@ mod tests {
             ("", None),
         ] {
             let read = Line::read(line.as_bytes());
-            let expected = expected.map(|(field, spelling, value)| Line { field, spelling, value: value.as_bytes() });
+            let read = read.map(|line| (line.field, line.spelling, line.value));
+            let expected = expected.map(|(field, spelling, value)| (field, spelling, value.as_bytes()));
             assert_eq!(read, expected, "{line:?}");
         }
     }

@@ -75,6 +75,8 @@ struct GroupAt {
     rules: u32,
     /// The group as a part of which its rules are asked; itself unless it only repeats the name of an earlier one.
     leader: u32,
+    /// One more than the last group that it leads.
+    until: u32,
     /// Of the set of rules that it leads; [`SCANNED`]: so few that they are not compiled.
     index: u32,
 }
@@ -93,7 +95,7 @@ impl RobotsTxt {
         let Parsed { tape, groups, mut bots, sitemaps, remarks, remarks_left_out, is_truncated } =
             parse::parse(body, max_bytes);
         let leaders = bots.settle(&tape, groups.len());
-        let sets = sizes(&groups, &leaders);
+        let sets = sets(&groups, &leaders);
         let mut indexes = Vec::new();
         let mut indexes_memory = 0;
         let groups = groups
@@ -101,14 +103,15 @@ impl RobotsTxt {
             .zip(leaders)
             .enumerate()
             .map(|(place, (group, leader))| {
-                let (members, size) = sets[place];
+                let set = sets[place];
+                let is_alone = set.until as usize <= place + 1;
                 let mut index = SCANNED;
-                if members > 1 || size.rules >= WORTH_INDEXING {
+                if !is_alone || set.size.rules >= WORTH_INDEXING {
                     index = indexes.len() as u32;
                     indexes.push(OnceLock::new());
-                    indexes_memory += Index::memory_for(size);
+                    indexes_memory += Index::memory_for(set.size);
                 }
-                GroupAt { names: group.names, rules: group.rules, leader, index }
+                GroupAt { names: group.names, rules: group.rules, leader, until: set.until, index }
             })
             .collect();
         let indexes = indexes.into_boxed_slice();
@@ -152,7 +155,12 @@ impl RobotsTxt {
     /// How long the bot is asked to wait between two requests: the longest of all delays that are for it, in its own groups or, where it has
     /// none, in those for everyone. Zero is an answer.
     pub fn crawl_delay(&self, token: &str) -> Option<Duration> {
-        self.bots.delay(self.bots.of(&self.tape, token))
+        self.bots.delays(self.bots.of(&self.tape, token)).crawl_delay
+    }
+
+    /// The same said by `Request-rate: 1/10s`, as the time for each request. The hours that may follow it are not looked at.
+    pub fn request_rate(&self, token: &str) -> Option<Duration> {
+        self.bots.delays(self.bots.of(&self.tape, token)).request_rate
     }
 
     /// The file was longer than the limit.
@@ -200,11 +208,10 @@ impl RobotsTxt {
         index.strongest(&self.tape, path, best);
     }
 
-    /// The rules of all groups that `leader` leads. Most lead only themselves, and that is known without looking for more.
+    /// The rules of all groups that `leader` leads.
     fn rules_of(&self, leader: u32) -> impl Iterator<Item = Written<'_>> {
-        let first = leader as usize;
-        let last = if self.groups[first].index == SCANNED { first + 1 } else { self.groups.len() };
-        (first..last).filter(move |place| self.groups[*place].leader == leader).flat_map(|place| {
+        let places = leader as usize..self.groups[leader as usize].until as usize;
+        places.filter(move |place| self.groups[*place].leader == leader).flat_map(|place| {
             let end = self.groups.get(place + 1).map_or(self.tape.len() as u32, |next| next.names);
             tape::rules(&self.tape, self.groups[place].rules, end)
         })
@@ -228,15 +235,21 @@ impl RobotsTxt {
     }
 }
 
-/// How many groups each group leads, and how much is in them together.
-fn sizes(groups: &[ParsedGroup], leaders: &[u32]) -> Vec<(u32, Size)> {
-    let mut sizes = vec![(0, Size::default()); groups.len()];
-    for (group, leader) in groups.iter().zip(leaders) {
-        let (members, size) = &mut sizes[*leader as usize];
-        *members += 1;
-        *size += group.size;
+/// The groups that one group leads: the last of them, and how much is in them together.
+#[derive(Clone, Copy, Default)]
+struct Set {
+    until: u32,
+    size: Size,
+}
+
+fn sets(groups: &[ParsedGroup], leaders: &[u32]) -> Vec<Set> {
+    let mut sets = vec![Set::default(); groups.len()];
+    for ((group, leader), until) in groups.iter().zip(leaders).zip(1..) {
+        let set = &mut sets[*leader as usize];
+        set.until = until;
+        set.size += group.size;
     }
-    sizes
+    sets
 }
 
 /// Does the rule match the path in either form?

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use memchr::memchr2;
 
-use super::bots::Bots;
+use super::bots::{Bots, Delays};
 use super::line::{Field, Line, Spelling};
+use super::normal::Holds;
 use super::remark::{MAX_REMARKS, Remark, RemarkKind};
 use super::tape;
 
@@ -107,8 +108,8 @@ struct Parser {
     names_are_closed: bool,
     /// Somebody is named by the last group.
     has_readers: bool,
-    /// Crawl-delays of the last group, each with the number of keys above it.
-    delays: Vec<(usize, Duration)>,
+    /// Delays of the last group, each with the number of keys above it.
+    delays: Vec<(usize, Delays)>,
 }
 
 impl Parser {
@@ -134,10 +135,17 @@ impl Parser {
             Spelling::WithoutColon => self.remark(RemarkKind::MissingColon),
         }
         match line.field {
-            Field::Disallow => self.rule(false, line.value),
-            Field::Allow => self.rule(true, line.value),
+            Field::Disallow => self.rule(false, line.value, line.holds),
+            Field::Allow => self.rule(true, line.value, line.holds),
             Field::UserAgent => self.name(line.value),
-            Field::CrawlDelay => self.delay(line.value),
+            Field::CrawlDelay => {
+                let crawl_delay = seconds(line.value);
+                self.delay(Delays { crawl_delay, ..Delays::default() }, RemarkKind::BadCrawlDelay);
+            }
+            Field::RequestRate => {
+                let request_rate = seconds_per_request(line.value);
+                self.delay(Delays { request_rate, ..Delays::default() }, RemarkKind::BadRequestRate);
+            }
             Field::Sitemap => self.sitemap(line.value),
             Field::Unused => self.remark(RemarkKind::UnusedField),
             Field::Unknown => self.remark(RemarkKind::UnknownField),
@@ -164,7 +172,7 @@ impl Parser {
         }
     }
 
-    fn rule(&mut self, is_allow: bool, value: &[u8]) {
+    fn rule(&mut self, is_allow: bool, value: &[u8], holds: Holds) {
         let Some(group) = self.groups.last_mut() else { return self.remark(RemarkKind::OutsideGroup) };
         // An empty value is a rule line that matches nothing: RFC 9309 §2.2 has `[path-pattern]` optional.
         self.names_are_closed = true;
@@ -177,7 +185,7 @@ impl Parser {
         if !self.has_readers {
             return;
         }
-        let marks = tape::marks(is_allow, value);
+        let marks = tape::marks(is_allow, value, holds);
         group.size += Size {
             rules: 1,
             starred: (marks & tape::STARRED != 0).into(),
@@ -186,14 +194,16 @@ impl Parser {
         tape::write_rule(&mut self.tape, marks, value, self.line);
     }
 
-    fn delay(&mut self, value: &[u8]) {
+    fn delay(&mut self, delays: Delays, or: RemarkKind) {
         if self.groups.is_empty() {
             return self.remark(RemarkKind::OutsideGroup);
         }
-        let Some(delay) = seconds(value) else { return self.remark(RemarkKind::BadCrawlDelay) };
+        if delays == Delays::default() {
+            return self.remark(or);
+        }
         match self.delays.last_mut() {
-            Some((keys, longest)) if *keys == self.bots.len() => *longest = delay.max(*longest),
-            _ => self.delays.push((self.bots.len(), delay)),
+            Some((keys, longest)) if *keys == self.bots.len() => *longest = longest.longest(delays),
+            _ => self.delays.push((self.bots.len(), delays)),
         }
     }
 
@@ -210,17 +220,17 @@ impl Parser {
         }
     }
 
-    /// Gives each name of the last group the longest delay that stands below it.
+    /// Gives each name of the last group the longest delays that stand below it.
     fn close_group(&mut self) {
         let mut end = self.bots.len();
-        let mut longest = None;
-        while let Some((keys, delay)) = self.delays.pop() {
-            self.bots.set_delay(keys..end, longest);
-            longest = longest.max(Some(delay));
+        let mut longest = Delays::default();
+        while let Some((keys, delays)) = self.delays.pop() {
+            self.bots.set_delays(keys..end, longest);
+            longest = longest.longest(delays);
             end = keys;
         }
         let first = self.bots.first_key_of((self.groups.len() as u32).wrapping_sub(1));
-        self.bots.set_delay(first..end, longest);
+        self.bots.set_delays(first..end, longest);
     }
 
     fn remark(&mut self, kind: RemarkKind) {
@@ -263,6 +273,23 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     Some(Duration::new(seconds, nanos as u32))
 }
 
+/// `Request-rate: 1/10s`, the time for each request: seconds, or `m` or `h`. The hours that may follow (`1800-1900`, UTC) would need a
+/// clock, so the rate counts at any time: asking too seldom is no offence.
+fn seconds_per_request(value: &[u8]) -> Option<Duration> {
+    let rate = value.split(|octet| octet.is_ascii_whitespace()).next()?;
+    let slash = memchr::memchr(b'/', rate)?;
+    let number = |digits: &[u8]| -> Option<u64> { std::str::from_utf8(digits).ok()?.parse().ok() };
+    let (time, unit) = match &rate[slash + 1..] {
+        [time @ .., b's' | b'S'] => (time, 1),
+        [time @ .., b'm' | b'M'] => (time, 60),
+        [time @ .., b'h' | b'H'] => (time, 3600),
+        time => (time, 1),
+    };
+    let requests = number(&rate[..slash]).filter(|requests| *requests > 0)?;
+    let millis = number(time)?.saturating_mul(unit).saturating_mul(1000);
+    Some(Duration::from_millis(millis.div_ceil(requests)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +317,29 @@ mod tests {
             ("5,5", None),
         ] {
             assert_eq!(seconds(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_request_rate_is_a_delay() {
+        for (value, expected) in [
+            ("1/10s", Some(10_000)),
+            ("1/10", Some(10_000)),
+            ("30/1m", Some(2000)),
+            ("100/1h", Some(36_000)),
+            ("3/1s", Some(334)),
+            ("1/10s 1800-1900", Some(10_000)),
+            ("1/0", Some(0)),
+            ("10", None),
+            ("0/5", None),
+            ("1/", None),
+            ("/5", None),
+            ("1/5d", None),
+            ("1.5/5", None),
+            ("-1/5", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds_per_request(value.as_bytes()), expected.map(Duration::from_millis), "{value}");
         }
     }
 

@@ -18,14 +18,16 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// An empty target is `/`; a fragment is cut off, since no request carries one.
+    /// A target that does not begin with `/`, as the empty one, is read as if it did; a fragment is cut off, since no request carries one.
     pub(super) fn new(mut target: &'a [u8]) -> Path<'a> {
+        if !target.starts_with(b"/") {
+            let rooted = [b"/", target].concat();
+            let path = Path::new(&rooted);
+            return Path { first: Cow::Owned(path.first.into_owned()), second: path.second };
+        }
         let holds = normal::holds(target);
         if holds & normal::HASH != 0 {
             target = memchr(b'#', target).map_or(target, |at| &target[..at]);
-        }
-        if target.is_empty() {
-            target = b"/";
         }
         let form = |form| Normal::new(target, Side::Path, form);
         if holds & !normal::HASH == 0 {
@@ -129,6 +131,7 @@ mod tests {
             ("/a/b?c=d&e", "/a/b?c=d&e", None),
             ("", "/", None),
             ("#x", "/", None),
+            ("a%3a", "/a%3A", Some("/a:")),
             ("/a#x%20", "/a", None),
             ("/a%3ab", "/a%3Ab", Some("/a:b")),
             ("/a%2fb", "/a%2Fb", None),

@@ -88,7 +88,7 @@ fn find(path: &[u8], piece: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tape;
+    use super::super::{normal, tape};
     use super::*;
 
     #[test]
@@ -116,7 +116,12 @@ mod tests {
             ("/é*x", "/%C3%A9/x", true),
         ] {
             let mut written = Vec::new();
-            tape::write_rule(&mut written, tape::marks(false, rule.as_bytes()), rule.as_bytes(), 1);
+            tape::write_rule(
+                &mut written,
+                tape::marks(false, rule.as_bytes(), normal::holds(rule.as_bytes())),
+                rule.as_bytes(),
+                1,
+            );
             let rule = tape::rule(&written, 0);
             assert_eq!(matches(&rule, Form::First, path.as_bytes()), expected, "{rule:?} {path}", rule = rule.value);
         }

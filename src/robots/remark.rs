@@ -22,6 +22,8 @@ pub struct Remark {
 pub enum RemarkKind {
     /// A Crawl-delay that is no decimal number; not used.
     BadCrawlDelay,
+    /// A Request-rate that is no number of requests and a time; not used.
+    BadRequestRate,
     /// A Sitemap that is no absolute http or https address; not used.
     BadSitemap,
     /// `User-agent:` without a value names nobody; rules that follow it alone are for nobody.
@@ -47,6 +49,7 @@ impl RemarkKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BadCrawlDelay => "bad-crawl-delay",
+            Self::BadRequestRate => "bad-request-rate",
             Self::BadSitemap => "bad-sitemap",
             Self::EmptyUserAgent => "empty-user-agent",
             Self::MisspelledField => "misspelled-field",

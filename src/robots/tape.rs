@@ -7,7 +7,7 @@
 
 use memchr::memchr;
 
-use super::normal::{self, Form, Normal, Side};
+use super::normal::{self, Form, Holds, Normal, Side};
 
 /// Facts about a rule that are settled when it is written down.
 pub(super) type Marks = u16;
@@ -103,15 +103,15 @@ pub(super) fn rules(tape: &[u8], mut at: u32, end: u32) -> impl Iterator<Item = 
     })
 }
 
-/// Marks of a rule with this kind and value.
-pub(super) fn marks(is_allow: bool, value: &[u8]) -> Marks {
+/// Marks of a rule with this kind and value, which holds what `holds` says.
+pub(super) fn marks(is_allow: bool, value: &[u8], holds: Holds) -> Marks {
     let (text, is_anchored) = split_anchor(value);
-    let holds = normal::holds(text);
     let mut marks = if is_allow { ALLOW } else { 0 };
     if holds & normal::STAR != 0 && memchr(b'*', text).is_some_and(|star| is_anchored || star + 1 < text.len()) {
         marks |= STARRED;
     }
-    if holds & (normal::RAW | normal::PERCENT | normal::DOLLAR) == 0 {
+    let has_inner_dollar = holds & normal::DOLLAR != 0 && memchr(b'$', text).is_some();
+    if holds & (normal::RAW | normal::PERCENT) == 0 && !has_inner_dollar {
         return marks;
     }
     let first = || Normal::new(text, Side::Rule, Form::First);
@@ -140,11 +140,11 @@ impl Named<'_> {
 
 pub(super) fn write_name(tape: &mut Vec<u8>, name: &[u8], line: u32) {
     write_number(tape, name.len() as u32);
-    let begin = tape.len();
+    let mut valid = tape.len();
     tape.extend_from_slice(name);
-    while let Err(error) = std::str::from_utf8(&tape[begin..]) {
-        let bad = begin + error.valid_up_to();
-        tape[bad] = b'?';
+    while let Err(error) = std::str::from_utf8(&tape[valid..]) {
+        valid += error.valid_up_to();
+        tape[valid] = b'?';
     }
     write_number(tape, line);
 }
@@ -237,7 +237,7 @@ mod tests {
             ("/%", 0),
             ("/é", ODD),
         ] {
-            assert_eq!(marks(false, value.as_bytes()), expected, "{value}");
+            assert_eq!(marks(false, value.as_bytes(), normal::holds(value.as_bytes())), expected, "{value}");
         }
     }
 }

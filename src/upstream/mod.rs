@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -264,6 +264,10 @@ impl Upstream {
     }
 }
 
+/// In the extensions of an answer: its request had to be sent a second time, then.
+#[derive(Clone, Copy, Debug)]
+pub struct SentAgain(pub Instant);
+
 /// An open connection, ready for one request.
 #[derive(Debug)]
 pub struct Connection {
@@ -292,7 +296,10 @@ impl Connection {
                     return Err(Error::Lost(Box::new(copy)));
                 };
                 self.sender = self.upstream.open(&target.origin).await?;
-                self.exchange(target, request).await?.map_err(|lost| lost.error)?
+                let sent_again = SentAgain(clock::now());
+                let mut response = self.exchange(target, request).await?.map_err(|lost| lost.error)?;
+                response.extensions_mut().insert(sent_again);
+                response
             }
         };
         if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED

@@ -15,13 +15,13 @@ const PAGE: &str = "<!doctype html><title>Shop</title><h1>Open page</h1><p id=sc
     <script src=/open.js></script><script src=/private/tracker.js></script>";
 
 /// Chromium at home in a folder of its own.
-struct Chromium {
+pub(super) struct Chromium {
     home: TempDir,
     proxy: String,
 }
 
 impl Chromium {
-    async fn behind(proxy: &Proxy) -> Chromium {
+    pub(super) async fn behind(proxy: &Proxy) -> Chromium {
         let home = tempfile::Builder::new().prefix("robots-proxy-it-").tempdir().unwrap();
         let database = home.path().join(".pki/nssdb");
         std::fs::create_dir_all(&database).unwrap();
@@ -33,7 +33,7 @@ impl Chromium {
     }
 
     /// Runs it for one page.
-    async fn run(&self, arguments: &[&str]) -> String {
+    pub(super) async fn run(&self, arguments: &[&str]) -> String {
         let profile = tempfile::tempdir_in(self.home.path()).unwrap();
         let mut command = Command::new("chromium");
         command

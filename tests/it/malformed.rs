@@ -52,12 +52,12 @@ async fn what_can_be_read_in_two_ways_or_in_none_is_400() {
     assert_eq!(proxy.curl(&["http://a.test/"]).await.status, 200, "the proxy lives on");
 }
 
-/// What hyper itself does not read: the status, and that the connection ends.
 #[tokio::test]
 async fn what_is_no_http_is_400_and_a_huge_head_is_431() {
     let (site, proxy) = site().await;
     let huge = format!("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let many = format!("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n{}\r\n", "X: y\r\n".repeat(2000));
+    let mut requests = 0;
     for (what, request, status) in [
         ("a blank in the name of a field", "GET http://a.test/ HTTP/1.1\r\nHo st: a.test\r\n\r\n", 400),
         ("no version", "GET http://a.test/\r\n\r\n", 400),
@@ -80,11 +80,45 @@ async fn what_is_no_http_is_400_and_a_huge_head_is_431() {
         ("a huge head", &huge, 431),
         ("too many fields", &many, 431),
     ] {
+        requests += 1;
         let got = exchange(&proxy, request).await;
         assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {got:?}");
+        assert_eq!(got.matches("HTTP/1.1 4").count(), 1, "{what}: {got}");
+        let record = proxy.records(requests).await.pop().unwrap();
+        let reason = if status == 431 { "header-too-large" } else { "bad-request" };
+        assert_eq!((&record["decision"], &record["reason"]), (&json!("error"), &json!(reason)), "{what}");
+        let id = record["id"].as_str().unwrap();
+        for fact in ["proxy-status: robots-proxy; error=http_request_error", "text/plain", reason, id, "send it again"]
+        {
+            assert!(got.contains(fact), "{what}: {fact} is not in {got}");
+        }
     }
     assert!(site.visits().is_empty(), "{:?}", site.visits());
     assert_eq!(proxy.curl(&["http://a.test/"]).await.status, 200, "the proxy lives on");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_inside_a_tunnel_is_explained_there_and_behind_a_good_request() {
+    let (site, proxy) = site().await;
+    let mut wire = Wire::tunnel(&proxy, "a.test:80").await;
+    wire.send("GET /x HTTP/1.1\r\nHost: a.test\r\n\r\nGET /y HTTP/1.1\r\nHo st: a.test\r\n\r\n").await;
+    let (head, body) = wire.answer().await;
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == "page /x", "{head}{body}");
+    let (head, body) = wire.answer().await;
+    assert!(head.starts_with("HTTP/1.1 400 ") && body.contains("bad-request"), "{head}{body}");
+    assert_eq!((wire.rest().await.as_str(), site.paths()), ("", vec!["/x".to_owned()]));
+}
+
+#[tokio::test]
+async fn an_origins_own_400_is_passed_on_as_it_is() {
+    let site = Origin::http(|visit| match visit.is_robots() {
+        true => Reply::text(""),
+        false => Reply::with(400, &[], ""),
+    })
+    .await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    let got = proxy.curl(&["http://a.test/x"]).await;
+    assert_eq!((got.status, got.header("proxy-status"), got.text().as_str()), (400, "", ""));
 }
 
 #[tokio::test]

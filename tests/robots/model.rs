@@ -17,6 +17,7 @@ struct Group {
     names: Vec<Vec<u8>>,
     /// Each with the number of names that stood above it.
     delays: Vec<(usize, Duration)>,
+    rates: Vec<(usize, Duration)>,
     rules: Vec<Rule>,
     has_rule_line: bool,
 }
@@ -76,6 +77,11 @@ impl Model {
                     group.delays.push((group.names.len(), delay));
                 }
             }
+            "request-rate" => {
+                if let (Some(group), Some(rate)) = (self.groups.last_mut(), seconds_per_request(value)) {
+                    group.rates.push((group.names.len(), rate));
+                }
+            }
             _ => {}
         }
     }
@@ -94,7 +100,8 @@ impl Model {
         let groups = self.groups_for(token);
         let has_group = !groups.is_empty();
         let path = path.split(|octet| *octet == b'#').next().unwrap_or_default();
-        let path = if path.is_empty() { b"/" } else { path };
+        let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
+        let path = &path[..];
         if normal(path, false, false) == b"/robots.txt" {
             return Answer { allow: true, rule: None, has_group };
         }
@@ -130,6 +137,15 @@ impl Model {
         groups
             .iter()
             .flat_map(|(group, name)| group.delays.iter().filter(move |(names, _)| names > name))
+            .map(|(_, delay)| *delay)
+            .max()
+    }
+
+    pub(crate) fn request_rate(&self, token: &str) -> Option<Duration> {
+        let groups = self.groups_for(token);
+        groups
+            .iter()
+            .flat_map(|(group, name)| group.rates.iter().filter(move |(names, _)| names > name))
             .map(|(_, delay)| *delay)
             .max()
     }
@@ -205,6 +221,15 @@ fn seconds(value: &[u8]) -> Option<Duration> {
     let whole = if whole.is_empty() { 0 } else { whole.parse().unwrap_or(u64::MAX) };
     let nanos: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     Some(Duration::new(whole, nanos.parse().ok()?))
+}
+
+/// Whole requests in whole units of time, rounded up to milliseconds.
+fn seconds_per_request(value: &[u8]) -> Option<Duration> {
+    let (requests, time) = std::str::from_utf8(value).ok()?.split_whitespace().next()?.split_once('/')?;
+    let unit = [('s', 1), ('m', 60), ('h', 3600)].into_iter().find(|(unit, _)| time.ends_with(*unit));
+    let time: u64 = time.trim_end_matches(|unit: char| "smh".contains(unit)).parse().ok()?;
+    let (millis, requests) = (time * 1000 * unit.map_or(1, |(_, seconds)| seconds), requests.parse::<u64>().ok()?);
+    Some(Duration::from_millis(millis.checked_div(requests)? + u64::from(millis % requests > 0)))
 }
 
 /// Whole value equal, or else its leading token; a star with anything behind a blank is everyone; an empty one is nobody.

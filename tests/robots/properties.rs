@@ -41,6 +41,7 @@ fn line() -> impl Strategy<Value = String> {
         4 => name().prop_map(|name| format!("User-agent: {name}")),
         1 => name().prop_map(|name| format!("useragent:{name}")),
         1 => prop::sample::select(&["1", "0.5", "10", "x", "", "2."][..]).prop_map(|delay| format!("Crawl-delay: {delay}")),
+        1 => prop::sample::select(&["1/5", "2/1m", "3/10s 0600-0845", "1", "0/1"][..]).prop_map(|rate| format!("Request-rate: {rate}")),
         1 => prop::sample::select(&["", "# comment", "Sitemap: https://a.test/s.xml", "Host: x", "nonsense", "\u{c} "][..]).prop_map(String::from),
     ]
 }
@@ -61,6 +62,7 @@ pub(crate) fn agree(body: &[u8], max_bytes: usize, token: &str, paths: &[&[u8]])
     let robots = RobotsTxt::parse_within(body, max_bytes);
     let model = Model::read(body, max_bytes);
     assert_eq!(robots.crawl_delay(token), model.crawl_delay(token), "delay of {token}");
+    assert_eq!(robots.request_rate(token), model.request_rate(token), "rate of {token}");
     for path in paths {
         let verdict = robots.verdict(token, path);
         let answer = model.answer(token, path);
@@ -141,6 +143,13 @@ fn both_sides_are_compared_in_the_same_form() {
         assert_eq!(RobotsTxt::parse(&many).verdict("x", path.as_bytes()).allow, allow, "{path}, indexed");
         assert_eq!(Model::read(file, MAX_BYTES).answer("x", path.as_bytes()).allow, allow, "{path}, by the model");
     }
+}
+
+#[test]
+fn a_path_without_its_slash_is_read_with_it() {
+    let file = b"User-agent: z\nAllow: a\nDisallow: /a$\n";
+    assert!(!RobotsTxt::parse(file).verdict("z", b"a").allow);
+    agree(file, MAX_BYTES, "z", &[b"a", b"", b"*", b"?a"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::Check;
 use super::rules::Known;
-use crate::cli::Check;
 use crate::policy::decision::Decision;
 use crate::policy::reason::Reason;
 use crate::policy::standing::{Effect, Standing};

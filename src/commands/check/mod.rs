@@ -8,14 +8,40 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 
 use self::rules::{Known, Rules};
 use super::MISUSED;
 use super::url::Splitter;
-use crate::cli::Check;
 use crate::clock;
 use crate::policy::decision::{self, Decision};
+
+/// `check`.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The bot's product token, compared as given; * asks for the group of all others
+    #[arg(long, value_name = "TOKEN", default_value = "*")]
+    pub(crate) agent: String,
+    /// The robots.txt to decide by, instead of that of each origin; - reads it from standard input
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) robots: Option<String>,
+    /// Decide by the copy that was in force at this time (RFC 3339), as the proxy kept it
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<humantime::Timestamp>,
+    /// With --at: the origin whose copy is meant, such as `https://example.com`; default: that of the first URL
+    #[arg(long, value_name = "ORIGIN", requires = "at")]
+    pub(crate) origin: Option<String>,
+    /// List every rule that matches, the strongest first
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// URLs as they would be asked for; - reads them from standard input, one a line
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+}
 
 pub(crate) async fn run(config: Option<&Path>, options: Check) -> anyhow::Result<ExitCode> {
     match check(config, &options).await {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 
-use crate::cli::Check;
+use super::Check;
 use crate::clock;
 use crate::commands::{evidence, url};
 use crate::config::Loaded;

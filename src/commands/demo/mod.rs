@@ -12,15 +12,23 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use serde_json::Value;
 
 use self::client::{Asked, Client};
 use self::shop::Shop;
 use crate::app::{self, Running};
 use crate::audit;
-use crate::cli::Demo;
 use crate::config::Config;
 use crate::policy::identity::Source;
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Keep shop and proxy running afterwards, so that you can point curl at them
+    #[arg(long)]
+    pub(crate) stay: bool,
+}
 
 /// A question, and what RFC 9309 answers.
 struct Question {

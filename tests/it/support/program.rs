@@ -59,7 +59,26 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts it and waits until it listens.
     pub(crate) async fn start(folder: &Path, arguments: &[&str]) -> Serving {
-        let mut child = command(folder, &[&["serve"], arguments].concat()).spawn().unwrap();
+        Serving::of(command(folder, &[&["serve"], arguments].concat())).await
+    }
+
+    /// The same, with files that may grow to so many blocks of 512 octets: beyond that a write fails, as on a full disk.
+    pub(crate) async fn start_limited(folder: &Path, blocks: u32, arguments: &[&str]) -> Serving {
+        let program = command(folder, &[&["serve"], arguments].concat());
+        let mut limited = Command::new("sh");
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        limited.arg("-c").arg(script).arg(program.as_std().get_program()).args(program.as_std().get_args());
+        limited
+            .current_dir(folder)
+            .env_clear()
+            .env("HOME", folder)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Serving::of(limited).await
+    }
+
+    async fn of(mut command: Command) -> Serving {
+        let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let mut serving = Serving { child, out, said: String::new() };
         serving.read_to("CURL_CA_BUNDLE").await;
@@ -79,11 +98,21 @@ impl Serving {
         line.split(word).nth(1).unwrap().trim()
     }
 
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Tells it to stop, as an init system does.
     pub(crate) async fn terminate(&self) {
         let id = self.child.id().expect("it runs").to_string();
         let killed = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().await.unwrap();
         assert!(killed.success());
+    }
+
+    /// Ends it at once, as a power failure would.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
     }
 
     /// Waits for its end.

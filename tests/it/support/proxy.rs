@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::authority;
 use super::origin::Origin;
+use super::program::{self, Ran};
 use super::until;
 
 /// The proxy. It stops when it is dropped, and its folder goes with it.
@@ -56,6 +57,12 @@ impl Proxy {
     /// A folder for what a test needs, gone with the proxy.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Runs the program beside the proxy, as one who looks into it.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> Ran {
+        std::fs::write(self.folder().join("config.toml"), "state_dir = \".\"\n").unwrap();
+        program::run(self.folder(), arguments).await
     }
 
     /// Waits until there are so many records, and returns all there are.

@@ -1,0 +1,157 @@
+//! Requests that hyper cannot read.
+//!
+//! hyper turns such a request away with a bare 400, 414 or 431 before any code of ours hears of it. Its sender deserves a sentence
+//! and the log a line, so what goes to the client is looked at, and an answer of hyper's own is replaced by one of ours. It is told
+//! apart by what it lacks: every other answer names this proxy, in `Via` or in `Proxy-Status`. HTTP/2 has no such answers.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Method, Response};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::listener::Proxy;
+use super::pipeline::Client;
+use crate::clock;
+use crate::policy::answer::Rendering;
+use crate::policy::reason::Reason;
+
+/// A client's stream whose bare refusals are explained.
+pub(super) struct Explained<S> {
+    stream: S,
+    proxy: Arc<Proxy>,
+    client: Client,
+    /// Our answer, as far as it is not sent.
+    ours: Vec<u8>,
+}
+
+impl<S> Explained<S> {
+    pub(super) fn new(stream: S, proxy: Arc<Proxy>, client: Client) -> Explained<S> {
+        Explained { stream, proxy, client, ours: Vec::new() }
+    }
+
+    /// The answer that goes out instead of hyper's. Its record is written when it is dropped here.
+    fn explain(&self, reason: Reason) -> Vec<u8> {
+        let unknown = Method::from_bytes(b"-").expect("a hyphen is a token");
+        let mut record = self.client.record(&self.proxy.pipeline, &unknown);
+        let detail = match reason {
+            Reason::HeaderTooLarge => {
+                "the head of the request is larger than limits.header_bytes, or has too many fields"
+            }
+            _ => "the request line or a header field is not HTTP/1.1",
+        };
+        let response = record.answer(reason, detail.to_owned()).render(Rendering::Text);
+        record.answered(response.status());
+        record.sent(response.body().len() as u64);
+        record.failed(reason, Some(detail.to_owned()));
+        octets(&response)
+    }
+}
+
+fn octets(response: &Response<String>) -> Vec<u8> {
+    let mut octets = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+    for (name, value) in response.headers() {
+        octets.extend_from_slice(name.as_str().as_bytes());
+        octets.extend_from_slice(b": ");
+        octets.extend_from_slice(value.as_bytes());
+        octets.extend_from_slice(b"\r\n");
+    }
+    let (length, date) = (response.body().len(), httpdate::fmt_http_date(clock::wall()));
+    let rest = format!("connection: close\r\ncontent-length: {length}\r\ndate: {date}\r\n\r\n{}", response.body());
+    octets.extend_from_slice(rest.as_bytes());
+    octets
+}
+
+/// Why hyper refused, where these octets are an answer that it made up itself.
+fn refused_by_hyper(octets: &[u8]) -> Option<Reason> {
+    let reason = match octets.get(..13)? {
+        b"HTTP/1.1 400 " => Reason::BadRequest,
+        b"HTTP/1.1 414 " | b"HTTP/1.1 431 " => Reason::HeaderTooLarge,
+        _ => return None,
+    };
+    let head = str::from_utf8(octets).ok()?.strip_suffix("\r\n\r\n")?.to_ascii_lowercase();
+    let is_ours = ["\r\nvia:", "\r\nproxy-status:", "\r\n\r\n"].iter().any(|mark| head.contains(mark));
+    (!is_ours).then_some(reason)
+}
+
+impl<S: AsyncWrite + Unpin> Explained<S> {
+    fn poll_ours(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.ours.is_empty() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.ours))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.ours.drain(..sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(octets)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_ours(context))?;
+        // hyper's own answer is a head and nothing else.
+        if let Some(head) = slices.first()
+            && let Some(reason) = refused_by_hyper(head)
+        {
+            this.ours = this.explain(reason);
+            return Poll::Ready(Ok(head.len()));
+        }
+        Pin::new(&mut this.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_ours(context))?;
+        Pin::new(&mut this.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_ours(context))?;
+        Pin::new(&mut this.stream).poll_shutdown(context)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_that_nobody_signed_are_hypers() {
+        for (octets, reason) in [
+            ("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", Some(Reason::BadRequest)),
+            ("HTTP/1.1 431 Request Header Fields Too Large\r\n\r\n", Some(Reason::HeaderTooLarge)),
+            ("HTTP/1.1 414 URI Too Long\r\n\r\n", Some(Reason::HeaderTooLarge)),
+            ("HTTP/1.1 400 Bad Request\r\nVia: 1.1 robots-proxy\r\n\r\n", None),
+            ("HTTP/1.1 400 Bad Request\r\nproxy-status: robots-proxy\r\n\r\n", None),
+            ("HTTP/1.1 400 Bad Request\r\ncontent-length: 4\r\n\r\n\r\n\r\n", None),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None),
+            ("HTTP/1.1 400 ", None),
+            ("", None),
+        ] {
+            assert_eq!(refused_by_hyper(octets.as_bytes()), reason, "{octets:?}");
+        }
+    }
+}

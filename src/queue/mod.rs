@@ -1,0 +1,438 @@
+//! The line of waiting requests in front of each host, one per bot.
+//!
+//! First come, first served: a request joins at the end, comes to the head, waits there until its slot has come, opens its
+//! connection, and starts. Only the head watches the clock, and nothing is reserved for those behind it, so a request whose client
+//! hangs up leaves by being dropped and costs nobody a slot. Ready-made limiters do not fit: they poll, keep no order, bound no
+//! wait, and have one rate for all hosts. The arithmetic is in [`crate::policy::pacing`] and [`crate::policy::hold`]; what is kept
+//! of it is in `line` (the lines), `holds` (hosts that had enough) and `pages` (what pages may still load).
+
+mod holds;
+mod line;
+mod pages;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+pub use self::line::{LineKey, LineReport};
+pub use self::pages::Visitor;
+
+use self::holds::Holds;
+use self::line::{Lines, Turn};
+use self::pages::Pages;
+use crate::clock;
+use crate::policy::hold::Sign;
+use crate::policy::pacing::{self, Requisites, Settings, Shared};
+use crate::policy::requisite::Load;
+use crate::policy::target::Host;
+
+/// All lines, holds and budgets.
+#[derive(Debug)]
+pub struct Queue {
+    settings: RwLock<Arc<Settings>>,
+    /// One mutex, never held across an await: every operation is a few comparisons.
+    state: Mutex<State>,
+    pages: Pages,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Lines,
+    holds: Holds,
+}
+
+/// A request at the entrance.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Whose it is.
+    pub visitor: Visitor,
+    /// Where it goes.
+    pub host: Host,
+    /// The delay in force; `None` for what is not paced by any, robots.txt itself.
+    pub gap: Option<Duration>,
+    /// How long it can wait.
+    pub patience: Duration,
+    /// What it is to a page.
+    pub load: Load,
+    /// Where it leads, if it is a navigation.
+    pub page: Option<String>,
+}
+
+impl Arrival {
+    fn navigation(&self) -> Option<(Visitor, String)> {
+        self.page.clone().map(|page| (self.visitor.clone(), page))
+    }
+}
+
+/// Why a request may not join, or may not stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// `pace.max_queue` requests wait already.
+    Full {
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The turn would come later than the request can wait.
+    TooLong {
+        /// How long it would wait.
+        wait: Duration,
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The same, because the host asked for a pause.
+    Held {
+        /// How long it would wait.
+        wait: Duration,
+        /// When to come back.
+        retry_after: Duration,
+        /// What the host asked for.
+        sign: Sign,
+    },
+}
+
+impl Queue {
+    /// No lines yet.
+    pub fn new(settings: Settings) -> Arc<Queue> {
+        let mut state = State::default();
+        state.lines.set_max_delay(settings.max_delay);
+        let settings = RwLock::new(Arc::new(settings));
+        Arc::new(Queue { settings, state: Mutex::new(state), pages: Pages::default() })
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes other settings. Nobody loses a place, and no start is forgotten; so `shared` stays as it was at the start of the
+    /// proxy, since a line cannot be cut in pieces.
+    pub fn reload(&self, settings: Settings) {
+        let settings = Settings { shared: self.settings().shared, ..settings };
+        self.lock().lines.set_max_delay(settings.max_delay);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Gives a request its place: in the line of its host, or past it where it is not paced.
+    ///
+    /// # Errors
+    /// The line is full, or the turn would come too late, as known on arrival.
+    pub fn arrive(self: &Arc<Self>, arrival: &Arrival) -> Result<Place, Refused> {
+        let (settings, now) = (self.settings(), clock::now());
+        let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
+        let way = match arrival.gap {
+            Some(gap) => match self.budget(&settings, arrival, gap, now) {
+                Some(places) => Way::AsRequisite(places),
+                None => self.line_up(&settings, &key, gap, arrival.patience, now)?,
+            },
+            None => Way::Past,
+        };
+        let (deadline, navigation) = (now + arrival.patience, arrival.navigation());
+        let place = Place { queue: Arc::clone(self), key, way, joined: now, deadline, permit: None, navigation };
+        place.check_hold(now)?;
+        Ok(place)
+    }
+
+    /// What [`Queue::arrive`] would say, for a request that nothing stops. The next one is told what it would have had to wait after
+    /// this one.
+    ///
+    /// # Errors
+    /// The turn would come too late.
+    pub fn watch(&self, arrival: &Arrival) -> Result<Duration, Refused> {
+        let (settings, now) = (self.settings(), clock::now());
+        let Some(gap) = arrival.gap.filter(|gap| self.budget(&settings, arrival, *gap, now).is_none()) else {
+            return Ok(Duration::ZERO);
+        };
+        let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
+        let state = &mut *self.lock();
+        let slot = state.lines.predict(&key, gap, state.holds.until(&arrival.host, now), now);
+        let wait = slot.duration_since(now);
+        if wait > arrival.patience {
+            return Err(state.too_long(&settings, &key, gap, wait, now));
+        }
+        state.lines.started(&key, gap, slot, now);
+        Ok(wait)
+    }
+
+    /// A place for a request that nothing stops.
+    pub fn free(self: &Arc<Self>, arrival: &Arrival) -> Place {
+        let now = clock::now();
+        let key = LineKey::new(&arrival.host, None);
+        let navigation = arrival.navigation();
+        Place { queue: Arc::clone(self), key, way: Way::Free, joined: now, deadline: now, permit: None, navigation }
+    }
+
+    /// Until when nothing is sent to a host, because it asked for a pause.
+    pub fn held_until(&self, host: &Host) -> Option<Instant> {
+        self.lock().holds.until(host, clock::now())
+    }
+
+    /// The lines as they stand, of one host or of all; a host that is held is told of even if nobody waits for it.
+    pub fn lines(&self, host: Option<&Host>) -> Vec<LineReport> {
+        let (state, now) = (&mut *self.lock(), clock::now());
+        state.lines.forget_idle(now);
+        let mut reports = state.lines.reports(&state.holds, now);
+        for (held, until) in state.holds.all(now) {
+            if !reports.iter().any(|report| report.host == *held) {
+                reports.push(LineReport::without_line(held, until, now));
+            }
+        }
+        reports.retain(|report| host.is_none_or(|host| report.host == *host));
+        reports.sort_by(|one, other| (one.host.as_str(), &one.bot).cmp(&(other.host.as_str(), &other.bot)));
+        reports
+    }
+
+    /// Waiting requests in all lines.
+    pub fn len(&self) -> usize {
+        self.lock().lines.waiting()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What lets a request pass the line, where it is a page's requisite and within its budget.
+    fn budget(&self, settings: &Settings, arrival: &Arrival, gap: Duration, now: Instant) -> Option<Arc<Semaphore>> {
+        let may_pass = settings.requisites == Requisites::Burst && !gap.is_zero();
+        may_pass.then(|| self.pages.admit(&arrival.visitor, &arrival.load, &arrival.host, gap, now)).flatten()
+    }
+
+    fn line_up(
+        &self,
+        settings: &Settings,
+        key: &LineKey,
+        gap: Duration,
+        patience: Duration,
+        now: Instant,
+    ) -> Result<Way, Refused> {
+        let state = &mut *self.lock();
+        state.lines.forget_idle(now);
+        let held_until = state.holds.until(key.host(), now);
+        if gap.is_zero() && held_until.is_none() && !state.lines.contains(key) {
+            return Ok(Way::Past);
+        }
+        let wait = state.lines.predict(key, gap, held_until, now).duration_since(now);
+        if state.lines.waiting_in(key) >= settings.max_queue {
+            let retry_after = state.lines.refuse(key, gap, wait, settings.max_wait, now);
+            return Err(Refused::Full { retry_after });
+        }
+        if wait > patience {
+            return Err(state.too_long(settings, key, gap, wait, now));
+        }
+        let (ticket, turn) = state.lines.join(key, gap, now + patience);
+        Ok(Way::InLine { ticket, turn })
+    }
+
+    /// Takes in the head of an answer to a request that started at `started`.
+    fn answered(&self, host: &Host, sign: Option<Sign>, started: Instant) {
+        let (state, now) = (&mut *self.lock(), clock::now());
+        let news = state.holds.answered(host, sign, started, now, self.settings().hold_max);
+        if let Some((until, sign)) = news {
+            tracing::debug!(%host, %sign, held_s = until.duration_since(now).as_secs_f32(), "held");
+            state.lines.dismiss_impatient(host, until, now);
+        }
+    }
+}
+
+impl State {
+    fn too_long(&mut self, settings: &Settings, key: &LineKey, gap: Duration, wait: Duration, now: Instant) -> Refused {
+        let retry_after = self.lines.refuse(key, gap, wait, settings.max_wait, now);
+        match self.holds.in_force(key.host(), now) {
+            Some((until, sign)) if self.lines.next_slot(key, gap, None, now) < until => {
+                Refused::Held { wait, retry_after, sign }
+            }
+            _ => Refused::TooLong { wait, retry_after },
+        }
+    }
+}
+
+/// A request's place; dropping it leaves the line.
+#[derive(Debug)]
+pub struct Place {
+    queue: Arc<Queue>,
+    key: LineKey,
+    way: Way,
+    joined: Instant,
+    /// When it can wait no longer.
+    deadline: Instant,
+    permit: Option<OwnedSemaphorePermit>,
+    navigation: Option<(Visitor, String)>,
+}
+
+/// How a request comes to its start.
+#[derive(Debug)]
+enum Way {
+    /// In the line.
+    InLine { ticket: u64, turn: Arc<Notify> },
+    /// Past it: the host has no delay, or is asked for robots.txt. Only a hold stops it.
+    Past,
+    /// Past it, as one of the few that a page loads at once. A hold stops it, too.
+    AsRequisite(Arc<Semaphore>),
+    /// Nothing stops it.
+    Free,
+}
+
+impl Place {
+    /// Whether the request stands in line; `None` where the host has no delay, so that there is none.
+    pub fn is_paced(&self) -> Option<bool> {
+        match self.way {
+            Way::InLine { .. } => Some(true),
+            Way::AsRequisite(_) => Some(false),
+            Way::Past | Way::Free => None,
+        }
+    }
+
+    /// Waits until this request may start, without taking the slot. `gap` is the delay now in force.
+    ///
+    /// # Errors
+    /// The host was held meanwhile, for longer than the request can wait.
+    pub async fn ready(&mut self, gap: Duration) -> Result<(), Refused> {
+        match &self.way {
+            Way::Free => return Ok(()),
+            Way::Past => {}
+            Way::AsRequisite(places) if self.permit.is_none() => {
+                self.permit = Arc::clone(places).acquire_owned().await.ok();
+            }
+            Way::AsRequisite(_) => {}
+            Way::InLine { turn, .. } => {
+                let turn = Arc::clone(turn);
+                loop {
+                    match self.turn(gap)? {
+                        Turn::Now => return Ok(()),
+                        Turn::AfterOthers => turn.notified().await,
+                        Turn::At(instant) => tokio::select! {
+                            () = clock::sleep_until(instant) => {}
+                            () = turn.notified() => {}
+                        },
+                    }
+                }
+            }
+        }
+        while let Some(until) = self.check_hold(clock::now())? {
+            clock::sleep_until(until).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the request may still start: opening its connection takes a while, and the host may be held meanwhile.
+    pub fn may_start(&self, gap: Duration) -> bool {
+        match self.way {
+            Way::Free => true,
+            Way::InLine { .. } => matches!(self.turn(gap), Ok(Turn::Now)),
+            Way::Past | Way::AsRequisite(_) => matches!(self.check_hold(clock::now()), Ok(None)),
+        }
+    }
+
+    /// Takes the slot: the request starts now. Comes after [`Place::ready`], with an open connection at hand.
+    pub fn start(mut self) -> Start {
+        let now = clock::now();
+        let waited = now.duration_since(self.joined);
+        if let Way::InLine { ticket, .. } = self.way {
+            let waiting = self.queue.lock().lines.take_slot(&self.key, ticket, now);
+            tracing::debug!(host = %self.key.host(), bot = self.key.bot(), waited_ms = waited.as_millis(), waiting, "turn");
+        }
+        if let Some((visitor, page)) = &self.navigation {
+            self.queue.pages.navigated(visitor, page, now);
+        }
+        // Dropping the place makes room for the next one.
+        Start {
+            queue: Arc::clone(&self.queue),
+            key: self.key.clone(),
+            ticket: self.ticket(),
+            at: now,
+            waited,
+            navigation: self.navigation.take(),
+            _permit: self.permit.take(),
+        }
+    }
+
+    fn ticket(&self) -> Option<u64> {
+        match self.way {
+            Way::InLine { ticket, .. } => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// What a request in the line has to wait for.
+    fn turn(&self, gap: Duration) -> Result<Turn, Refused> {
+        let Some(ticket) = self.ticket() else { return Ok(Turn::Now) };
+        let (settings, now) = (self.queue.settings(), clock::now());
+        let state = &mut *self.queue.lock();
+        match state.lines.turn(&self.key, ticket, gap, &state.holds, settings.overlap, now) {
+            Some(turn) => Ok(turn),
+            None => {
+                let wait = state.lines.predict(&self.key, gap, state.holds.until(self.key.host(), now), now);
+                Err(state.too_long(&settings, &self.key, gap, wait.duration_since(now), now))
+            }
+        }
+    }
+
+    /// The end of the hold on the host, for a request that is not in the line.
+    fn check_hold(&self, now: Instant) -> Result<Option<Instant>, Refused> {
+        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) {
+            return Ok(None);
+        }
+        match self.queue.lock().holds.in_force(self.key.host(), now) {
+            Some((until, sign)) if until > self.deadline => {
+                let wait = until.duration_since(now);
+                Err(Refused::Held { wait, retry_after: wait, sign })
+            }
+            held => Ok(held.map(|(until, _)| until)),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket() {
+            self.queue.lock().lines.leave(&self.key, ticket);
+        }
+    }
+}
+
+/// A request that has started; dropping it (the head of its answer has come, or never will) lets the next one follow.
+#[derive(Debug)]
+pub struct Start {
+    queue: Arc<Queue>,
+    key: LineKey,
+    ticket: Option<u64>,
+    at: Instant,
+    waited: Duration,
+    navigation: Option<(Visitor, String)>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Start {
+    /// How long the request waited.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Takes in the head of the answer to the request. `sent_again` is when it was written where it had to be sent a second time.
+    pub fn answered(self, sign: Option<Sign>, sent_again: Option<Instant>) {
+        self.queue.answered(self.key.host(), sign, self.at);
+        if let Some(ticket) = self.ticket {
+            let (sent, answered) = (sent_again.unwrap_or(self.at), clock::now());
+            self.queue.lock().lines.seen(&self.key, ticket, |gap| pacing::seen_by_origin(sent, answered, gap));
+        }
+        if let Some((visitor, page)) = &self.navigation {
+            self.queue.pages.answered(visitor, page, clock::now());
+        }
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.queue.lock().lines.over(&self.key, ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
