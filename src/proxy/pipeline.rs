@@ -133,7 +133,7 @@ impl Pipeline {
     }
 
     /// Which bot is asking.
-    fn identify(
+    pub(super) fn identify(
         &self,
         client: &Client,
         request: &Request<Incoming>,
@@ -178,6 +178,17 @@ impl Pipeline {
             return Ok(decision);
         };
         let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
+        self.follow(identity, decision, standing, record)
+    }
+
+    /// Does what was decided: goes on, or refuses.
+    pub(super) fn follow(
+        &self,
+        identity: &Identity,
+        decision: Decision,
+        standing: &Standing,
+        record: &mut Record,
+    ) -> Result<Decision, Refusal> {
         record.decided(&decision, standing);
         if !decision.reason.allows() {
             let robots_url = &standing.evidence.robots_url;

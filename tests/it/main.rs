@@ -21,6 +21,7 @@ mod off_limits;
 mod pacing;
 mod pages;
 mod parents;
+mod passthrough;
 mod questions;
 mod reports;
 mod scrapy;
