@@ -102,7 +102,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
-    upstream.never_connect_to(addresses.clone());
+    upstream.listening_on(addresses.clone());
     let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let queue = Queue::new(settings.pace);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));

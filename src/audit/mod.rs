@@ -240,6 +240,11 @@ impl Record {
         *self.entry.bytes.get_or_insert(0) += octets;
     }
 
+    /// Nobody looked at what went through; so many octets came from the client.
+    pub fn uninspected(&mut self, from_client: u64) {
+        self.entry.detail = Some(format!("uninspected; {from_client} octets from the client"));
+    }
+
     /// The request ends here, for this reason.
     pub fn failed(&mut self, reason: Reason, detail: Option<String>) {
         self.reason = Some(reason);

@@ -24,7 +24,7 @@ use crate::policy::host::HostPattern;
 use crate::policy::identity::{self, Source, Token};
 use crate::policy::pacing;
 use crate::proxy::limits;
-use crate::upstream::{self, HostPort};
+use crate::upstream::{self, HostPort, ParentUrl};
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,8 +153,20 @@ enum Which {
 struct Upstream {
     ca_files: Vec<PathBuf>,
     connect_to: BTreeMap<Text<HostPort>, Text<HostPort>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<Text<ParentUrl>>,
+    private_addresses: Addresses,
+    passthrough: Vec<Text<HostPattern>>,
     connect_timeout: Span,
     idle_timeout: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Addresses {
+    Allow,
+    Deny,
+    Auto,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -258,6 +270,9 @@ impl Default for Upstream {
         Upstream {
             ca_files: Vec::new(),
             connect_to: BTreeMap::new(),
+            proxy: None,
+            private_addresses: Addresses::Auto,
+            passthrough: Vec::new(),
             connect_timeout: Span(upstream.connect_timeout),
             idle_timeout: Span(upstream.idle_timeout),
         }
@@ -322,5 +337,14 @@ mod tests {
                     user_agent = \"(?i)headless\"\nhost = \"*.example.com\"\ntoken = \"NimbuBot\"\n";
         let config = read(text).unwrap();
         assert_eq!(read(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn credentials_of_a_parent_proxy_are_not_shown() {
+        let config = read("[upstream]\nproxy = \"http://user:secret@parent:3128\"\n").unwrap();
+        let shown = toml::to_string(&config).unwrap();
+        assert!(shown.contains("proxy = \"http://***@parent:3128\"") && !shown.contains("secret"), "{shown}");
+        let mistakes = read("[upstream]\nproxy = \"gopher://user:secret@parent:3128\"\n").unwrap_err();
+        assert!(mistakes[0].message.contains("socks5") && !mistakes[0].to_string().contains("secret"), "{mistakes:?}");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::{Audit, Config, Limits, MapEntry, Mode, Policy, Requisites, Shared, Upstream, Which};
+use super::{Addresses, Audit, Config, Limits, MapEntry, Mode, Policy, Requisites, Shared, Upstream, Which};
 use crate::app;
 use crate::audit;
 use crate::ca;
 use crate::lookup::{self, fetch};
+use crate::policy::address::PrivateAddresses;
 use crate::policy::{identity, pacing};
 use crate::proxy::limits;
 use crate::robots::status::{Lifetimes, StatusPolicy};
@@ -105,6 +106,13 @@ impl Upstream {
             connect_to: (self.connect_to.iter())
                 .map(|(from, to)| ConnectTo { from: from.0.clone(), to: to.0.clone() })
                 .collect(),
+            proxy: self.proxy.as_ref().map(|url| url.0.clone()),
+            private_addresses: match self.private_addresses {
+                Addresses::Allow => PrivateAddresses::Allow,
+                Addresses::Deny => PrivateAddresses::Deny,
+                Addresses::Auto => PrivateAddresses::Auto,
+            },
+            passthrough: self.passthrough.iter().map(|pattern| pattern.0.clone()).collect(),
             connect_timeout: self.connect_timeout.0,
             idle_timeout: self.idle_timeout.0,
         }

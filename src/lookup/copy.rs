@@ -127,16 +127,14 @@ pub fn judge(
     let fetched = match outcome {
         Ok(fetched) => fetched,
         Err(error) => {
-            let retry_after = match error {
-                FetchError::Held(pause) => Some(pause),
-                _ => None,
+            // Where the origin itself is off limits, its pages are, too, and the answer says so.
+            let (off_limits, retry_after) = match &error {
+                FetchError::Upstream(error) => (error.off_limits(), None),
+                FetchError::Held(pause) => (None, Some(*pause)),
+                _ => (None, None),
             };
-            return Judged::Bad {
-                reason: Reason::RobotsUnreachable,
-                evidence,
-                failure: error.to_string(),
-                retry_after,
-            };
+            let (reason, failure) = (off_limits.unwrap_or(Reason::RobotsUnreachable), error.to_string());
+            return Judged::Bad { reason, evidence, failure, retry_after };
         }
     };
     if conditional && fetched.status == http::StatusCode::NOT_MODIFIED {

@@ -76,6 +76,14 @@ pub enum FetchError {
     /// The origin cannot be asked.
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
+    /// A redirect to where nobody may be connected to.
+    #[error("robots.txt redirects to {url}, which cannot be followed: {source}")]
+    BarredHop {
+        /// Where it leads.
+        url: String,
+        /// What bars it.
+        source: upstream::Error,
+    },
     /// The body ended early or cannot be decoded.
     #[error("the body of robots.txt was cut short: {0}")]
     Incomplete(#[source] io::Error),
@@ -163,7 +171,15 @@ async fn follow(
 ) -> Result<Fetched, FetchError> {
     let mut visited = Vec::new();
     loop {
-        let (head, body) = ask(settings, upstream, &target, validators).await?.into_parts();
+        let answer = ask(settings, upstream, &target, validators).await;
+        let (head, body) = answer
+            .map_err(|error| match error {
+                FetchError::Upstream(source) if !visited.is_empty() && source.off_limits().is_some() => {
+                    FetchError::BarredHop { url: target.to_string(), source }
+                }
+                error => error,
+            })?
+            .into_parts();
         let final_url = (!visited.is_empty()).then(|| target.to_string());
         let next = next_hop(&target, &head)?;
         visited.push(target);

@@ -44,6 +44,20 @@ pub fn decide(token: &str, path: &[u8], standing: &Standing, now: Instant) -> De
     }
 }
 
+/// Decides about a tunnel that nobody looks into: it is refused only where nothing of the site is open.
+pub fn decide_about_all(token: &str, standing: &Standing, now: Instant) -> Decision {
+    let Effect::Rules(robots) = &standing.effect else { return decide(token, b"/", standing, now) };
+    match robots.closed_by(token) {
+        None => Decision::of(Reason::Allowed),
+        Some((group, rule)) => Decision {
+            group: Some(group.to_string()),
+            rule: Some(rule.to_string()),
+            line: Some(rule.line),
+            ..Decision::of(Reason::Disallowed)
+        },
+    }
+}
+
 impl Decision {
     /// How slowly robots.txt asks this bot to go: the longer wish counts.
     pub fn delay(&self) -> Option<Duration> {
@@ -84,5 +98,30 @@ pub fn strictest_verdict<'a>(robots: &'a RobotsTxt, token: &str, path: &[u8]) ->
     match resolved.map(|resolved| robots.verdict(token, &resolved)) {
         Some(verdict) if !verdict.allow => verdict,
         _ => as_sent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_closed_as_a_whole_only_if_nothing_is_open() {
+        for (robots, closed) in [
+            ("User-agent: *\nDisallow: /", Some("Disallow: /")),
+            ("User-agent: *\nDisallow: /x\nDisallow: /*", Some("Disallow: /*")),
+            ("User-agent: *\nDisallow: *", Some("Disallow: *")),
+            ("User-agent: *\nDisallow: /\nAllow: /open/", None),
+            ("User-agent: *\nDisallow: /$", None),
+            ("User-agent: *\nDisallow: /private/", None),
+            ("User-agent: *\nDisallow:", None),
+            ("User-agent: *\nDisallow: /\n\nUser-agent: NimbuBot\nDisallow: /x", None),
+            ("User-agent: NimbuBot\nDisallow: /\n\nUser-agent: *\nAllow: /", Some("Disallow: /")),
+            ("", None),
+        ] {
+            let robots = RobotsTxt::parse(robots.as_bytes());
+            let rule = robots.closed_by("NimbuBot").map(|(_, rule)| rule.to_string());
+            assert_eq!(rule.as_deref(), closed);
+        }
     }
 }

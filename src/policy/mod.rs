@@ -1,5 +1,6 @@
 //! What the proxy does about a request, as rules: no await, no socket, no file, no clock.
 
+pub mod address;
 pub mod answer;
 pub mod decision;
 pub mod hold;

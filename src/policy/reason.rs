@@ -21,6 +21,8 @@ pub enum Reason {
     RobotsUnavailable,
     /// robots.txt could not be had, and no copy is left (RFC 9309 §2.3.1.4).
     RobotsUnreachable,
+    /// The target has an address that `upstream.private_addresses` bars.
+    PrivateAddress,
     /// More requests wait for the host than `pace.max_queue`.
     QueueFull,
     /// The request's turn would come after `pace.max_wait`.
@@ -43,6 +45,8 @@ pub enum Reason {
     ClientGone,
     /// The origin's name cannot be resolved.
     UpstreamDns,
+    /// Resolving the origin's name took longer than `upstream.connect_timeout`.
+    UpstreamDnsTimeout,
     /// Nothing accepts connections at the origin's address.
     UpstreamRefused,
     /// Connecting to the origin failed in another way.
@@ -53,6 +57,12 @@ pub enum Reason {
     UpstreamCertificate,
     /// The TLS handshake with the origin failed.
     UpstreamTls,
+    /// The origin ended the TLS handshake with an alert.
+    UpstreamTlsAlert,
+    /// The parent proxy cannot be reached, or lets nobody through.
+    UpstreamProxy,
+    /// The origin was silent for longer than `upstream.idle_timeout`.
+    UpstreamTimeout,
     /// The origin closed the connection before its answer.
     UpstreamClosed,
     /// The origin's answer is not valid HTTP.
@@ -84,6 +94,7 @@ impl Reason {
             Disallowed => row("disallowed", 403, DENIED, "Disallowed by robots.txt"),
             RobotsUnavailable => row("robots-unavailable", 403, DENIED, "The site withholds its robots.txt"),
             RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
+            PrivateAddress => row("private-address", 403, DENIED, "The address is off limits"),
             QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
             WaitTooLong => row("wait-too-long", 429, DENIED, "The host's pace makes the wait too long"),
             ClientLimit => row("client-limit", 429, DENIED, "This client sends too many requests"),
@@ -97,6 +108,9 @@ impl Reason {
             Stopping => row("stopping", 503, "connection_limit_reached", "The proxy is stopping"),
             ClientGone => row("client-gone", 499, "", "The client went away"),
             UpstreamDns => row("upstream-dns", 502, "dns_error", "The host's name cannot be resolved"),
+            UpstreamDnsTimeout => {
+                row("upstream-dns-timeout", 504, "dns_timeout", "Resolving the host's name took too long")
+            }
             UpstreamRefused => row("upstream-refused", 502, "connection_refused", "The host refuses connections"),
             UpstreamConnect => {
                 row("upstream-connect", 502, "destination_ip_unroutable", "The host cannot be connected to")
@@ -108,6 +122,15 @@ impl Reason {
                 row("upstream-certificate", 502, "tls_certificate_error", "The host's certificate is not trusted")
             }
             UpstreamTls => row("upstream-tls", 502, "tls_protocol_error", "The TLS handshake with the host failed"),
+            UpstreamTlsAlert => {
+                row("upstream-tls-alert", 502, "tls_alert_received", "The host refuses the TLS handshake")
+            }
+            UpstreamProxy => {
+                row("upstream-proxy", 502, "destination_unavailable", "The parent proxy does not lead there")
+            }
+            UpstreamTimeout => {
+                row("upstream-timeout", 504, "http_response_timeout", "The host was silent for too long")
+            }
             UpstreamClosed => row("upstream-closed", 502, "connection_terminated", "The host closed the connection"),
             UpstreamProtocol => row("upstream-protocol", 502, "http_protocol_error", "The host's answer is not HTTP"),
         }

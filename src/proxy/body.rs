@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 
+use super::error::reason_of;
 use crate::audit::Record;
-use crate::policy::reason::Reason;
 use crate::upstream;
 
 /// A body on its way to the client. A forwarded one carries the request's record, which is written when it has gone.
@@ -34,9 +34,12 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = upstream::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, upstream::Error>>> {
         match self.get_mut() {
             Body::Own(full) => Pin::new(full).poll_frame(context).map_err(|never| match never {}),
             Body::Forwarded { body, record } => {
@@ -44,7 +47,7 @@ impl http_body::Body for Body {
                 match &polled {
                     Poll::Ready(Some(Ok(frame))) => record.sent(frame.data_ref().map_or(0, |data| data.len() as u64)),
                     Poll::Ready(Some(Err(error))) => {
-                        record.failed(Reason::UpstreamClosed, Some(format!("the answer was cut short: {error}")));
+                        record.failed(reason_of(error), Some(format!("the answer was cut short: {error}")));
                     }
                     _ => {}
                 }

@@ -38,6 +38,10 @@ impl Refusal {
             (Reason::Disallowed, Some(rule), Some(line)) => {
                 format!("line {line} of {robots_url}, \"{rule}\", disallows this URL for {}", bot(token))
             }
+            // No site to ask, and nothing that asking again changes.
+            (Reason::PrivateAddress | Reason::Loop, _, _) => {
+                return Refusal::new(decision.reason, failure.unwrap_or("nobody may be connected to there"));
+            }
             _ => format!("{robots_url} could not be read ({})", failure.unwrap_or("no answer")),
         };
         Refusal { reason: decision.reason, detail, retry_after: decision.retry_after }
@@ -90,18 +94,27 @@ impl From<queue::Refused> for Refusal {
 
 impl From<upstream::Error> for Refusal {
     fn from(error: upstream::Error) -> Refusal {
-        use upstream::Error::*;
-        let reason = match error {
-            Dns { .. } => Reason::UpstreamDns,
-            Refused { .. } => Reason::UpstreamRefused,
-            Connect { .. } => Reason::UpstreamConnect,
-            TimedOut { .. } => Reason::UpstreamConnectTimeout,
-            Certificate { .. } => Reason::UpstreamCertificate,
-            Tls { .. } => Reason::UpstreamTls,
-            Itself { .. } => Reason::Loop,
-            Closed(_) | Lost(_) => Reason::UpstreamClosed,
-            Protocol(_) => Reason::UpstreamProtocol,
-        };
-        Refusal::new(reason, error.to_string())
+        Refusal::new(reason_of(&error), error.to_string())
+    }
+}
+
+/// What a failure towards an origin is called.
+pub fn reason_of(error: &upstream::Error) -> Reason {
+    use upstream::Error::*;
+    match error {
+        Dns { .. } => Reason::UpstreamDns,
+        DnsTimedOut { .. } => Reason::UpstreamDnsTimeout,
+        Refused { .. } => Reason::UpstreamRefused,
+        Connect { .. } => Reason::UpstreamConnect,
+        TimedOut { .. } => Reason::UpstreamConnectTimeout,
+        Certificate { .. } => Reason::UpstreamCertificate,
+        Tls { .. } => Reason::UpstreamTls,
+        TlsAlert { .. } => Reason::UpstreamTlsAlert,
+        Parent { .. } => Reason::UpstreamProxy,
+        Itself { .. } => Reason::Loop,
+        PrivateAddress { .. } => Reason::PrivateAddress,
+        Closed(_) | Lost(_) => Reason::UpstreamClosed,
+        Silent(_) => Reason::UpstreamTimeout,
+        Protocol(_) => Reason::UpstreamProtocol,
     }
 }

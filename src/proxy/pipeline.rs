@@ -123,6 +123,9 @@ impl Pipeline {
     fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
         record.asked(target::shown(request.uri()));
         self.limits.request(client.address.ip())?;
+        if self.upstream.pseudonym().is_in(request.headers()) {
+            return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));
+        }
         let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
         record.asked(target.to_string());
@@ -130,7 +133,7 @@ impl Pipeline {
     }
 
     /// Which bot is asking.
-    fn identify(
+    pub(super) fn identify(
         &self,
         client: &Client,
         request: &Request<Incoming>,
@@ -175,6 +178,17 @@ impl Pipeline {
             return Ok(decision);
         };
         let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
+        self.follow(identity, decision, standing, record)
+    }
+
+    /// Does what was decided: goes on, or refuses.
+    pub(super) fn follow(
+        &self,
+        identity: &Identity,
+        decision: Decision,
+        standing: &Standing,
+        record: &mut Record,
+    ) -> Result<Decision, Refusal> {
         record.decided(&decision, standing);
         if !decision.reason.allows() {
             let robots_url = &standing.evidence.robots_url;
@@ -268,7 +282,7 @@ impl Pipeline {
         let mut request = request.map(RequestBody::Client);
         request.headers_mut().remove(&self.identity.header);
         let version = request.version();
-        upstream::headers::add_via(request.headers_mut(), version);
+        self.upstream.pseudonym().add_via(request.headers_mut(), version);
         request
     }
 
@@ -289,7 +303,7 @@ impl Pipeline {
         let sent_again = response.extensions().get::<SentAgain>().map(|again| again.0);
         start.answered(Sign::read(response.status(), response.headers(), clock::wall()), sent_again);
         record.answered(response.status());
-        upstream::headers::towards_client(&mut response);
+        self.upstream.pseudonym().towards_client(&mut response);
         if let Some(waited) = waited {
             let waited = format!("robots-proxy; wait_ms={}", waited.as_millis());
             response

@@ -2,7 +2,8 @@
 //!
 //! A CONNECT is accepted at once, since clients hide the body of a refused one: every refusal is given inside, where it can be read.
 //! Inside is TLS, which is answered with a certificate of our own CA, or HTTP in clear text; both are inspected like any request.
-//! Anything else is closed, because what cannot be read cannot be decided on.
+//! Anything else is closed, because what cannot be read cannot be decided on; hosts of `upstream.passthrough` are the exception, in
+//! [`super::passthrough`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use super::body::Body;
 use super::error::Refusal;
 use super::listener::Proxy;
+use super::passthrough;
 use super::pipeline::{self, Client, OpenTunnel};
 use crate::ca::Leaves;
 use crate::clock;
@@ -89,6 +91,9 @@ pub async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<I
         }
         Err(error) => return refuse(proxy, client, &request, error.into()).await,
     };
+    if proxy.pipeline.upstream.passes_through(&tunnel.host) {
+        return passthrough::connect(proxy, client, request, tunnel).await;
+    }
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = std::mem::take(request.headers_mut());
     proxy.tasks.spawn(serve(Arc::clone(proxy), client.clone(), upgrade, tunnel, headers));

@@ -152,6 +152,18 @@ impl RobotsTxt {
         matching.iter().map(|rule| (self.group_of(rule, keys), Rule::of(rule))).collect()
     }
 
+    /// The rule that closes the whole site to the bot, if there is one and no other opens any of it again.
+    pub fn closed_by(&self, token: &str) -> Option<(Group<'_>, Rule<'_>)> {
+        let keys = self.bots.of(&self.tape, token);
+        let rules = || keys.iter().flat_map(|key| self.rules_of(key.group));
+        if rules().any(|rule| rule.is_allow()) {
+            return None;
+        }
+        let is_everything = |value: &[u8]| value.strip_prefix(b"/").unwrap_or(value).iter().all(|&octet| octet == b'*');
+        let closing = rules().find(|rule| !rule.value.is_empty() && is_everything(rule.value))?;
+        Some((self.group_of(&closing, keys), Rule::of(&closing)))
+    }
+
     /// How long the bot is asked to wait between two requests: the longest of all delays that are for it, in its own groups or, where it has
     /// none, in those for everyone. Zero is an answer.
     pub fn crawl_delay(&self, token: &str) -> Option<Duration> {

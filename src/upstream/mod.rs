@@ -8,22 +8,36 @@
 mod body;
 mod dial;
 pub mod headers;
+mod parent;
+mod patient;
 mod pool;
+mod race;
+mod resolve;
 
 use std::error::Error as _;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
 
+use self::body::Progress;
 pub use self::body::{Body, RequestBody};
 use self::dial::Dialer;
-pub use self::dial::{ConnectTo, HostPort, SetupError};
-use self::pool::{Pool, Sender};
+pub use self::dial::{ConnectTo, HostPort, Io, SetupError, Stream};
+use self::headers::{Form, Pseudonym, towards_origin};
+pub use self::parent::ParentUrl;
+use self::pool::{Lost, Pool, Sender};
+use self::resolve::Resolver;
 use crate::clock;
-use crate::policy::target::{Origin, Target};
+use crate::policy::address::PrivateAddresses;
+use crate::policy::host::HostPattern;
+use crate::policy::reason::Reason;
+use crate::policy::target::{Host, Origin, Target};
 
 /// How origins are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +46,15 @@ pub struct Settings {
     pub ca_files: Vec<PathBuf>,
     /// Where to connect instead, as curl's `--connect-to`.
     pub connect_to: Vec<ConnectTo>,
+    /// The proxy that leads to the origins.
+    pub proxy: Option<ParentUrl>,
+    /// Whether addresses that are not public may be connected to.
+    pub private_addresses: PrivateAddresses,
+    /// Hosts whose tunnels are not looked into.
+    pub passthrough: Vec<HostPattern>,
     /// For name, connection and TLS handshake together.
     pub connect_timeout: Duration,
-    /// How long an unused connection is kept.
+    /// How long an unused connection is kept, and how long an origin may be silent in the middle of an exchange.
     pub idle_timeout: Duration,
 }
 
@@ -43,6 +63,9 @@ impl Default for Settings {
         Settings {
             ca_files: Vec::new(),
             connect_to: Vec::new(),
+            proxy: None,
+            private_addresses: PrivateAddresses::default(),
+            passthrough: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
         }
@@ -58,7 +81,15 @@ pub enum Error {
         /// The host asked for.
         host: String,
         /// The resolver's words.
-        source: std::io::Error,
+        source: Arc<io::Error>,
+    },
+    /// `connect_timeout` passed before the name had an address.
+    #[error("resolving the name {host} took longer than {} s", timeout.as_secs_f32())]
+    DnsTimedOut {
+        /// The host asked for.
+        host: String,
+        /// The limit.
+        timeout: Duration,
     },
     /// Nothing listens there.
     #[error("{host} refuses connections")]
@@ -72,7 +103,7 @@ pub enum Error {
         /// Host and port asked for.
         host: String,
         /// The system's words.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// `connect_timeout` passed.
     #[error("connecting to {host} took longer than {} s", timeout.as_secs_f32())]
@@ -96,7 +127,33 @@ pub enum Error {
         /// Host and port asked for.
         host: String,
         /// What failed.
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// The origin ended the TLS handshake with an alert.
+    #[error("{host} refused the TLS handshake: {source}")]
+    TlsAlert {
+        /// Host and port asked for.
+        host: String,
+        /// The alert.
+        source: rustls::Error,
+    },
+    /// An address that `private_addresses` bars.
+    #[error("{host} is at {address}, {class}, which upstream.private_addresses bars")]
+    PrivateAddress {
+        /// Host and port asked for.
+        host: String,
+        /// The first barred one.
+        address: IpAddr,
+        /// What is special about it.
+        class: &'static str,
+    },
+    /// The parent proxy.
+    #[error("the parent proxy {parent} {problem}")]
+    Parent {
+        /// Its host and port.
+        parent: String,
+        /// What it did.
+        problem: String,
     },
     /// The proxy's own address.
     #[error("{host} is this proxy itself")]
@@ -110,6 +167,9 @@ pub enum Error {
     /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
     #[error("the connection ended before an answer")]
     Lost(Box<Request<RequestBody>>),
+    /// Nothing came for too long, before the answer or in the middle of it.
+    #[error("the host was silent for {} s", .0.as_secs_f32())]
+    Silent(Duration),
     /// The answer cannot be understood.
     #[error("the exchange broke the rules of HTTP: {0}")]
     Protocol(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -124,11 +184,25 @@ impl From<hyper::Error> for Error {
     }
 }
 
+impl Error {
+    /// Why nobody may be connected to there, if that is the failure: it holds for any page of the host.
+    pub fn off_limits(&self) -> Option<Reason> {
+        match self {
+            Error::PrivateAddress { .. } => Some(Reason::PrivateAddress),
+            Error::Itself { .. } => Some(Reason::Loop),
+            _ => None,
+        }
+    }
+}
+
 /// All origins.
 #[derive(Debug)]
 pub struct Upstream {
     dialer: Dialer,
     pool: Arc<Pool>,
+    pseudonym: Pseudonym,
+    passthrough: Vec<HostPattern>,
+    longest_silence: Duration,
 }
 
 impl Upstream {
@@ -137,13 +211,36 @@ impl Upstream {
     /// # Errors
     /// A CA file that cannot be read or holds no certificate.
     pub fn new(settings: &Settings) -> Result<Arc<Upstream>, SetupError> {
-        let pool = Arc::new(Pool::new(settings.idle_timeout));
-        Ok(Arc::new(Upstream { dialer: Dialer::new(settings)?, pool }))
+        Ok(Arc::new(Upstream {
+            dialer: Dialer::new(settings, Resolver::system())?,
+            pool: Arc::new(Pool::new(settings.idle_timeout)),
+            pseudonym: Pseudonym::new(),
+            passthrough: settings.passthrough.clone(),
+            longest_silence: settings.idle_timeout,
+        }))
     }
 
-    /// Tells the proxy's own addresses, which are never connected to.
-    pub fn never_connect_to(&self, listeners: Vec<SocketAddr>) {
-        self.dialer.never_connect_to(listeners);
+    /// Tells where the proxy listens: there it never connects to, and who can reach that decides about private addresses.
+    pub fn listening_on(&self, listeners: Vec<SocketAddr>) {
+        self.dialer.listening_on(listeners);
+    }
+
+    /// How this proxy names itself to others.
+    pub fn pseudonym(&self) -> &Pseudonym {
+        &self.pseudonym
+    }
+
+    /// Whether tunnels to a host are not looked into.
+    pub fn passes_through(&self, host: &Host) -> bool {
+        self.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
+    }
+
+    /// A connection to a host and port on which nothing has been said yet.
+    ///
+    /// # Errors
+    /// The host cannot be reached.
+    pub async fn tunnel(&self, place: &HostPort) -> Result<Stream, Error> {
+        self.dialer.tunnel(place).await
     }
 
     /// An open connection to an origin: a kept one, or a new one.
@@ -187,8 +284,8 @@ impl Connection {
     /// The connection broke, or the answer is not HTTP.
     pub async fn send(mut self, target: &Target, request: Request<RequestBody>) -> Result<Response<Body>, Error> {
         let copy = if self.reused { repeatable(&request) } else { None };
-        let request = headers::towards_origin(target, request, self.sender.is_http2())?;
-        let response = match self.sender.send(request).await {
+        let is_head = request.method() == Method::HEAD;
+        let response = match self.exchange(target, request).await? {
             Ok(response) => response,
             Err(lost) => {
                 let (error, unsent) = (lost.error, lost.request.filter(|_| self.reused));
@@ -199,16 +296,40 @@ impl Connection {
                     return Err(Error::Lost(Box::new(copy)));
                 };
                 self.sender = self.upstream.open(&target.origin).await?;
-                let request = headers::towards_origin(target, request, self.sender.is_http2())?;
                 let sent_again = SentAgain(clock::now());
-                let mut response = self.sender.send(request).await.map_err(|lost| lost.error)?;
+                let mut response = self.exchange(target, request).await?.map_err(|lost| lost.error)?;
                 response.extensions_mut().insert(sent_again);
                 response
             }
         };
+        if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            && let Form::WholeUrl(_) = self.sender.form()
+        {
+            return Err(self.upstream.dialer.parent_wants_credentials());
+        }
         let Connection { upstream, sender, .. } = self;
-        let pool = Arc::clone(&upstream.pool);
-        Ok(response.map(|incoming| Body::new(incoming, pool, target.origin.clone(), sender)))
+        let (pool, origin) = (Arc::clone(&upstream.pool), target.origin.clone());
+        Ok(response.map(|incoming| Body::new(incoming, (pool, origin, sender), upstream.longest_silence, is_head)))
+    }
+
+    /// Sends a request on this connection, and waits for the head of the answer as long as the body goes on or the silence is short.
+    async fn exchange(
+        &mut self,
+        target: &Target,
+        request: Request<RequestBody>,
+    ) -> Result<Result<Response<Incoming>, Lost>, Error> {
+        let progress = Arc::new(Progress::default());
+        let request = towards_origin(target, request, self.sender.form())?.map(|body| body.counted(&progress));
+        let longest_silence = self.upstream.longest_silence;
+        let mut sending = pin!(self.sender.send(request));
+        loop {
+            let before = progress.pieces();
+            match clock::timeout(longest_silence, sending.as_mut()).await {
+                Some(ended) => return Ok(ended),
+                None if progress.pieces() == before => return Err(Error::Silent(longest_silence)),
+                None => {}
+            }
+        }
     }
 }
 
@@ -221,6 +342,8 @@ fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
         *copy.uri_mut() = request.uri().clone();
         *copy.version_mut() = request.version();
         *copy.headers_mut() = request.headers().clone();
+        // hyper keeps the case of header names there.
+        *copy.extensions_mut() = request.extensions().clone();
         copy
     })
 }
@@ -230,3 +353,6 @@ fn is_dead(error: &hyper::Error) -> bool {
     let of_system = || error.source().is_some_and(|source| source.is::<std::io::Error>());
     error.is_incomplete_message() || error.is_closed() || of_system()
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,14 +13,15 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 
 use super::body::RequestBody;
+use super::headers::Form;
 use crate::clock;
 use crate::policy::target::Origin;
 
 /// The sending half of one connection.
 #[derive(Debug)]
 pub(super) enum Sender {
-    /// One request after another.
-    Http1(http1::SendRequest<RequestBody>),
+    /// One request after another, each with its target in this form.
+    Http1(http1::SendRequest<RequestBody>, Form),
     /// Many at once.
     Http2(http2::SendRequest<RequestBody>),
 }
@@ -40,10 +41,18 @@ impl Sender {
         matches!(self, Sender::Http2(_))
     }
 
+    /// How requests on it name their target.
+    pub(super) fn form(&self) -> &Form {
+        match self {
+            Sender::Http1(_, form) => form,
+            Sender::Http2(_) => &Form::Http2,
+        }
+    }
+
     /// Sends a request and waits for the head of the answer.
     pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Lost> {
         let sent = match self {
-            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http1(sender, _) => sender.try_send_request(request).await,
             Sender::Http2(sender) => sender.try_send_request(request).await,
         };
         sent.map_err(|mut error| Lost { request: error.take_message(), error: error.into_error() })
@@ -52,14 +61,14 @@ impl Sender {
     /// Waits until the connection can take a request; false where it is closed.
     async fn is_ready(&mut self) -> bool {
         match self {
-            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http1(sender, _) => sender.ready().await.is_ok(),
             Sender::Http2(sender) => sender.ready().await.is_ok(),
         }
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http1(sender, _) => sender.is_closed(),
             Sender::Http2(sender) => sender.is_closed(),
         }
     }

@@ -90,7 +90,10 @@ impl Rules {
 
 fn fetch(config: Option<&Path>) -> anyhow::Result<(RobotsFetch, lookup::Settings)> {
     let settings = Loaded::load(config)?.settings();
-    Ok((RobotsFetch::new(settings.fetch, Upstream::new(&settings.upstream)?, None), settings.lookup))
+    let upstream = Upstream::new(&settings.upstream)?;
+    // What the proxy would not connect to is not connected to here.
+    upstream.listening_on(settings.listen);
+    Ok((RobotsFetch::new(settings.fetch, upstream, None), settings.lookup))
 }
 
 fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {

@@ -32,8 +32,12 @@ impl Authority {
     }
 
     fn config(&self, names: Vec<String>, alpn: &[&[u8]]) -> Arc<ServerConfig> {
+        self.config_of(CertificateParams::new(names).unwrap(), alpn)
+    }
+
+    fn config_of(&self, params: CertificateParams, alpn: &[&[u8]]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -62,4 +66,12 @@ pub(crate) fn untrusted() -> Arc<ServerConfig> {
 /// TLS of an origin that shows the certificate of another.
 pub(crate) fn another_name() -> Arc<ServerConfig> {
     TRUSTED.config(vec!["another.example".into()], &[b"http/1.1"])
+}
+
+/// TLS of an origin whose certificate ended years ago.
+pub(crate) fn expired() -> Arc<ServerConfig> {
+    let mut params = CertificateParams::new(vec!["a.test".into()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    TRUSTED.config_of(params, &[b"http/1.1"])
 }

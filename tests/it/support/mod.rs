@@ -6,6 +6,7 @@
 pub(crate) mod authority;
 pub(crate) mod curl;
 pub(crate) mod origin;
+pub(crate) mod parent;
 pub(crate) mod program;
 pub(crate) mod proxy;
 pub(crate) mod wire;

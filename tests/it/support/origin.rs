@@ -40,6 +40,8 @@ pub(crate) struct Visit {
     /// Path and query as sent.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
+    /// The head octet by octet, of a raw origin.
+    pub(crate) head: String,
 }
 
 impl Visit {
@@ -260,6 +262,7 @@ impl Visit {
             authority: authority.or(host).unwrap_or_default(),
             path: request.uri().path_and_query().map(|path| path.to_string()).unwrap_or_default(),
             headers: request.headers().clone(),
+            head: String::new(),
         }
     }
 }
@@ -300,7 +303,7 @@ impl Reply {
 async fn serve_raw(mut stream: Stream, script: &(dyn Fn(&Visit) -> Raw + Send + Sync), seen: &Seen) {
     for nth in 1.. {
         let Some(head) = read_head(&mut stream).await else { return };
-        let visit = Visit::of(&parse_head(&head), nth);
+        let visit = Visit { head: head.clone(), ..Visit::of(&parse_head(&head), nth) };
         seen.note(&visit);
         match script(&visit) {
             Raw::Keep(octets) => {
