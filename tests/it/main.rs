@@ -22,6 +22,7 @@ mod pacing;
 mod pages;
 mod parents;
 mod passthrough;
+mod permitted;
 mod questions;
 mod reports;
 mod scrapy;
