@@ -12,6 +12,7 @@ mod command_line;
 mod copies;
 mod failures;
 mod faithful;
+mod flat;
 mod forwarding;
 mod holds;
 mod line;
