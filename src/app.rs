@@ -107,13 +107,14 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.listening_on(addresses.clone());
     let store = open_store(&settings.state_dir, settings.lookup.max_copies);
-    let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream));
+    let queue = Queue::new(settings.pace);
+    let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
         identity: settings.identity,
         observe: settings.observe,
         lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),
-        queue: Queue::new(settings.pace),
+        queue,
         upstream,
         audit: Arc::clone(&audit),
         limits: Limits::new(&settings.limits),

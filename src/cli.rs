@@ -73,7 +73,7 @@ pub fn run() -> ExitCode {
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("robots-proxy: {error:#}");
+            eprintln!("robots-proxy: {}", commands::told(&error));
             let not_running = matches!(error.downcast_ref(), Some(AskError::NotRunning(_)));
             ExitCode::from(if error.is::<LoadError>() || not_running { commands::MISUSED } else { 1 })
         }

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The rings in steps, innermost first: a module imports from earlier steps, and from itself.
-const STEPS: [&[&str]; 11] = [
+const STEPS: [&[&str]; 12] = [
     &["robots"],
     &["policy"],
     &["clock"],
     &["ca", "upstream", "audit"],
-    &["queue", "lookup"],
+    &["queue"],
+    &["lookup"],
     &["proxy"],
     &["control"],
     &["app"],

@@ -13,3 +13,12 @@ mod url;
 
 /// Exit status of bad configuration and bad usage, as clap has it.
 pub(crate) const MISUSED: u8 = 2;
+
+/// An error and its causes in one line. A cause that the message before it has told already is not told twice.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+        "" => cause,
+        before if before.contains(&cause) => told,
+        _ => format!("{told}: {cause}"),
+    })
+}

@@ -128,12 +128,13 @@ pub fn judge(
         Ok(fetched) => fetched,
         Err(error) => {
             // Where the origin itself is off limits, its pages are, too, and the answer says so.
-            let off_limits = match &error {
-                FetchError::Upstream(error) => error.off_limits(),
-                _ => None,
+            let (off_limits, retry_after) = match &error {
+                FetchError::Upstream(error) => (error.off_limits(), None),
+                FetchError::Held(pause) => (None, Some(*pause)),
+                _ => (None, None),
             };
             let (reason, failure) = (off_limits.unwrap_or(Reason::RobotsUnreachable), error.to_string());
-            return Judged::Bad { reason, evidence, failure, retry_after: None };
+            return Judged::Bad { reason, evidence, failure, retry_after };
         }
     };
     if conditional && fetched.status == http::StatusCode::NOT_MODIFIED {

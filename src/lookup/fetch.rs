@@ -20,6 +20,7 @@ use tokio_util::io::StreamReader;
 use super::Fetch;
 use crate::clock;
 use crate::policy::target::{Origin, Target};
+use crate::queue::Queue;
 use crate::upstream::{self, RequestBody, Upstream};
 
 /// How robots.txt is asked for.
@@ -86,6 +87,9 @@ pub enum FetchError {
     /// The body ended early or cannot be decoded.
     #[error("the body of robots.txt was cut short: {0}")]
     Incomplete(#[source] io::Error),
+    /// The host has asked for a pause, which the question for its robots.txt keeps, too.
+    #[error("the host asked to be left alone for another {} s", .0.as_secs())]
+    Held(Duration),
     /// A redirect that may not be followed.
     #[error("robots.txt redirects to {location:?}, which cannot be followed")]
     Redirect {
@@ -101,12 +105,14 @@ pub enum FetchError {
 pub struct RobotsFetch {
     settings: Arc<Settings>,
     upstream: Arc<Upstream>,
+    /// `None` where nobody else asks the hosts anything, as in `check`.
+    queue: Option<Arc<Queue>>,
 }
 
 impl RobotsFetch {
     /// Fetches over the connections that pages use, too.
-    pub fn new(settings: Settings, upstream: Arc<Upstream>) -> RobotsFetch {
-        RobotsFetch { settings: Arc::new(settings), upstream }
+    pub fn new(settings: Settings, upstream: Arc<Upstream>, queue: Option<Arc<Queue>>) -> RobotsFetch {
+        RobotsFetch { settings: Arc::new(settings), upstream, queue }
     }
 }
 
@@ -118,8 +124,14 @@ impl RobotsFetch {
         validators: Option<Validators>,
     ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
         let (settings, upstream) = (Arc::clone(&self.settings), Arc::clone(&self.upstream));
+        let held_until = self.queue.as_ref().and_then(|queue| queue.held_until(&target.origin.host));
         async move {
             let timeout = settings.timeout;
+            let held = held_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(clock::now()));
+            if held > timeout {
+                return Err(FetchError::Held(held));
+            }
+            clock::sleep(held).await;
             match clock::timeout(timeout, follow(&settings, &upstream, target, validators.as_ref())).await {
                 Some(fetched) => fetched,
                 None => Err(FetchError::TimedOut(timeout)),

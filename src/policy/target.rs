@@ -237,6 +237,15 @@ impl fmt::Display for Target {
     }
 }
 
+/// A request's URI for a record, whatever it is: without user information, which may be a password.
+pub fn shown(uri: &Uri) -> String {
+    let text = uri.to_string();
+    match uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')) {
+        Some((secret, _)) => text.replacen(&format!("{secret}@"), "", 1),
+        None => text,
+    }
+}
+
 /// Why a request has no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTarget {
@@ -294,8 +303,9 @@ fn inside(uri: &Uri, host_field: Option<&str>, tunnel: &Tunnel) -> Result<Origin
 /// `host[:port]`; user information is refused, since it is how a link pretends to be of another host.
 fn split_authority(text: &str) -> Result<(Host, Option<u16>), BadTarget> {
     let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
-    if text.contains('@') {
-        return Err(bad("holds user information, which has no place here"));
+    // SECURITY: what stands before the @ may be a password, so it is not repeated.
+    if let Some((_, host)) = text.rsplit_once('@') {
+        return Err(BadTarget::Malformed(format!("user information before {host:?} has no place here")));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port),
@@ -378,6 +388,19 @@ mod tests {
         for line in ["http://u:p@a.test/", "ftp://a.test/", "http://a.test:99999/", "http://a..b/"] {
             assert!(matches!(target(line, &["a.test"], None), Err(BadTarget::Malformed(_))), "{line}");
         }
+    }
+
+    #[test]
+    fn user_information_is_never_repeated() {
+        for (uri, without) in [
+            ("http://user:secret@a.test/x", "http://a.test/x"),
+            ("user:secret@a.test:443", "a.test:443"),
+            ("http://a.test/user@x", "http://a.test/user@x"),
+        ] {
+            assert_eq!(shown(&uri.parse().unwrap()), without);
+        }
+        let refused = target("http://user:secret@a.test/x", &["a.test"], None).unwrap_err().to_string();
+        assert!(!refused.contains("secret") && refused.contains("a.test"), "{refused}");
     }
 
     #[test]

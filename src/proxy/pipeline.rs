@@ -26,7 +26,7 @@ use crate::policy::identity::{self, Asking, Identity};
 use crate::policy::reason::Reason;
 use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
-use crate::policy::target::{Target, Tunnel};
+use crate::policy::target::{self, Target, Tunnel};
 use crate::queue::{Arrival, Place, Queue, Visitor};
 use crate::upstream::{self, RequestBody, SentAgain, Upstream};
 
@@ -121,7 +121,7 @@ impl Pipeline {
 
     /// What is asked for: one target, which everything after this line goes by.
     fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
-        record.asked(request.uri().to_string());
+        record.asked(target::shown(request.uri()));
         self.limits.request(client.address.ip())?;
         if self.upstream.pseudonym().is_in(request.headers()) {
             return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));

@@ -29,7 +29,7 @@ use crate::ca::Leaves;
 use crate::clock;
 use crate::policy::answer::Rendering;
 use crate::policy::reason::Reason;
-use crate::policy::target::{Host, Scheme, Tunnel};
+use crate::policy::target::{self, Host, Scheme, Tunnel};
 
 /// TLS towards clients.
 pub struct Interception {
@@ -131,7 +131,7 @@ fn serve(
 
 async fn refuse(proxy: &Proxy, client: &Client, request: &Request<Incoming>, refusal: Refusal) -> Response<Body> {
     let mut record = client.record(&proxy.pipeline, request.method());
-    record.asked(request.uri().to_string());
+    record.asked(target::shown(request.uri()));
     pipeline::refuse(refusal, Rendering::accepted(request.headers()), record).await
 }
 

@@ -109,3 +109,25 @@ async fn a_503_without_retry_after_holds_nobody_until_the_third_in_a_row() {
     assert!((7..=11).contains(&got.retry_after().unwrap()), "{:?}", got.retry_after());
     assert_eq!(count.load(Ordering::SeqCst), 3);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_for_robots_txt_as_well() {
+    let (site, _) = site(busy(429, "2")).await;
+    let other = Origin::http(|visit| Reply::of_site("", visit)).await;
+    let proxy =
+        Proxy::with(&[("a.test", &site), ("a.test", &other)], |settings| settings.fetch.timeout = 5 * SECOND).await;
+    assert_eq!(proxy.curl(&["https://a.test/"]).await.status, 429);
+    let refused_at = site.pages()[0].at;
+    assert_eq!(proxy.curl(&["http://a.test/"]).await.status, 200);
+    let pause = other.robots()[0].at - refused_at;
+    assert!(pause >= Duration::from_millis(1990), "the host was asked for robots.txt after {pause:?}");
+
+    let short = Proxy::with(&[("a.test", &site), ("a.test", &other)], |settings| settings.fetch.timeout = SECOND).await;
+    assert_eq!(short.curl(&["https://a.test/"]).await.status, 429);
+    let refused = short.curl(&["-H", "Accept: application/json", "http://a.test/"]).await;
+    assert_eq!((refused.status, refused.json()["reason"].clone()), (403, json!("robots-unreachable")));
+    assert!(refused.retry_after().is_some_and(|seconds| (1..=5).contains(&seconds)), "{:?}", refused.retry_after());
+    assert_eq!(other.robots().len(), 1);
+}
+
+const SECOND: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use clap::Args;
 use serde::Serialize;
 
 use self::rules::{Known, Rules};
-use super::MISUSED;
 use super::url::Splitter;
+use super::{MISUSED, told};
 use crate::clock;
 use crate::policy::decision::{self, Decision};
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(config: Option<&Path>, options: Check) -> anyhow::Result
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(ExitCode::from(1)),
         Err(error) => {
-            eprintln!("robots-proxy: {error:#}");
+            eprintln!("robots-proxy: {}", told(&error));
             Ok(ExitCode::from(MISUSED))
         }
     }

@@ -93,7 +93,7 @@ fn fetch(config: Option<&Path>) -> anyhow::Result<(RobotsFetch, lookup::Settings
     let upstream = Upstream::new(&settings.upstream)?;
     // What the proxy would not connect to is not connected to here.
     upstream.listening_on(settings.listen);
-    Ok((RobotsFetch::new(settings.fetch, upstream), settings.lookup))
+    Ok((RobotsFetch::new(settings.fetch, upstream, None), settings.lookup))
 }
 
 fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {
