@@ -99,6 +99,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     }
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     let ca = Arc::new(Ca::open(&settings.ca, clock::wall())?);
+    if let Some(difference) = ca.constraints_differ(&settings.ca) {
+        tracing::warn!("{difference}");
+    }
     let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;

@@ -19,7 +19,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SigningKey};
 
-use super::{Ca, Error, Settings, serial};
+use super::{Ca, Error, Permitted, Settings, serial};
 use crate::clock;
 
 /// Mints certificates and keeps them while they are fresh.
@@ -28,6 +28,7 @@ pub struct Leaves {
     life: Duration,
     key: KeyPair,
     signing: Arc<dyn SigningKey>,
+    permitted: Permitted,
     kept: Cache<ServerName<'static>, Arc<Leaf>>,
     minted: AtomicU64,
 }
@@ -42,7 +43,8 @@ impl Leaves {
         // one, and a crawl meets new hosts all the time.
         let kept = Cache::builder().max_capacity(KEPT).eviction_policy(EvictionPolicy::lru()).build();
         let life = settings.leaf_ttl.clamp(SHORTEST, LONGEST);
-        Ok(Leaves { ca, life, key, signing, kept, minted: AtomicU64::new(0) })
+        let permitted = Permitted::new(&settings.permitted);
+        Ok(Leaves { ca, life, key, signing, permitted, kept, minted: AtomicU64::new(0) })
     }
 
     /// A certificate for this host, a name or an address (IPv6 with or without brackets), that is valid now.
@@ -52,7 +54,7 @@ impl Leaves {
 
     /// The same at a given time.
     pub fn certificate_at(&self, host: &str, now: SystemTime) -> Result<Arc<CertifiedKey>, Error> {
-        let name = parse(host)?;
+        let name = self.admit(host)?;
         if let Some(leaf) = self.kept.get(&name)
             && leaf.is_fresh_at(now)
         {
@@ -70,6 +72,22 @@ impl Leaves {
             CompResult::StillNone(_) | CompResult::Removed(_) => {
                 unreachable!("the closure puts, or leaves what is there")
             }
+        }
+    }
+
+    /// Whether a certificate for this host can be made: by the setting, and by the CA's own certificate, which clients go by.
+    ///
+    /// # Errors
+    /// It cannot be named in a certificate, or may not.
+    pub fn check(&self, host: &str) -> Result<(), Error> {
+        self.admit(host).map(drop)
+    }
+
+    fn admit(&self, host: &str) -> Result<ServerName<'static>, Error> {
+        let name = parse(host)?;
+        match [&self.permitted, self.ca.permitted()].into_iter().find(|permitted| !permitted.admits(&name)) {
+            None => Ok(name),
+            Some(permitted) => Err(Error::NotPermitted { host: host.to_owned(), permitted: permitted.clone() }),
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod files;
 pub mod leaf;
+mod permitted;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ use crate::clock;
 
 pub use files::Files;
 pub use leaf::Leaves;
+pub use permitted::{Permit, Permitted};
 
 /// Where the CA is kept and how long its certificates live.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +40,13 @@ pub struct Settings {
     pub dir: PathBuf,
     /// The life of a minted certificate; [`leaf`] bounds it.
     pub leaf_ttl: Duration,
+    /// All that it may sign for; empty is anything.
+    pub permitted: Vec<Permit>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { dir: PathBuf::from("certs"), leaf_ttl: Duration::from_secs(7 * 24 * 3600) }
+        Settings { dir: PathBuf::from("certs"), leaf_ttl: Duration::from_secs(7 * 24 * 3600), permitted: Vec::new() }
     }
 }
 
@@ -58,6 +62,8 @@ pub struct Ca {
     spki_sha256: [u8; 32],
     not_before: SystemTime,
     not_after: SystemTime,
+    /// What its own certificate lets it sign for.
+    permitted: Permitted,
     made: bool,
 }
 
@@ -65,7 +71,7 @@ impl Ca {
     /// Reads the CA of this folder, or makes one if the folder holds neither certificate nor key.
     pub fn open(settings: &Settings, now: SystemTime) -> Result<Ca, Error> {
         let files = Files::of(&settings.dir);
-        let made = files.make_unless_there(|| make(now))?;
+        let made = files.make_unless_there(|| make(now, &Permitted::new(&settings.permitted)))?;
         let ca = Ca { made, ..Ca::load(&settings.dir)? };
         ca.check_dates(now)?;
         Ok(ca)
@@ -89,8 +95,8 @@ impl Ca {
         let facts = Facts::of(&certificate);
         let issuer = Issuer::from_ca_cert_der(&chain[0], key).map_err(|_| Error::Subject(files.certificate.clone()))?;
         check_subject(&files, &certificate, &issuer)?;
-        let Facts { subject, spki_sha256, not_before, not_after } = facts;
-        Ok(Ca { files, pem, chain, issuer, subject, spki_sha256, not_before, not_after, made: false })
+        let Facts { subject, spki_sha256, not_before, not_after, permitted } = facts;
+        Ok(Ca { files, pem, chain, issuer, subject, spki_sha256, not_before, not_after, permitted, made: false })
     }
 
     /// Where the certificate is: the file that clients are told to trust.
@@ -139,6 +145,24 @@ impl Ca {
         self.not_after
     }
 
+    /// What the certificate lets it sign for.
+    pub fn permitted(&self) -> &Permitted {
+        &self.permitted
+    }
+
+    /// What to tell the operator where the certificate and `ca.permitted` say different things.
+    pub fn constraints_differ(&self, settings: &Settings) -> Option<String> {
+        let wanted = Permitted::new(&settings.permitted);
+        let path = self.files.certificate.display();
+        (wanted != self.permitted).then(|| {
+            format!(
+                "ca.permitted says {wanted}, but {path} is made for {}: both hold until you move it and its key away and have clients \
+                 trust the new CA that the next start makes",
+                self.permitted
+            )
+        })
+    }
+
     /// Whether [`open`](Self::open) made this CA: nobody trusts it yet.
     pub fn was_made(&self) -> bool {
         self.made
@@ -167,6 +191,7 @@ struct Facts {
     spki_sha256: [u8; 32],
     not_before: SystemTime,
     not_after: SystemTime,
+    permitted: Permitted,
 }
 
 impl Facts {
@@ -176,6 +201,7 @@ impl Facts {
             spki_sha256: Sha256::digest(certificate.public_key().raw).into(),
             not_before: unix_time(certificate.validity().not_before.timestamp()),
             not_after: unix_time(certificate.validity().not_after.timestamp()),
+            permitted: Permitted::of(certificate),
         }
     }
 }
@@ -224,9 +250,11 @@ fn check_subject(
 }
 
 /// A new CA: its key and its certificate, in PEM.
-fn make(now: SystemTime) -> Result<(String, String), Error> {
+fn make(now: SystemTime, permitted: &Permitted) -> Result<(String, String), Error> {
     let key = KeyPair::generate()?;
-    let certificate = root(now)?.self_signed(&key)?;
+    let mut params = root(now)?;
+    params.name_constraints = permitted.constraints();
+    let certificate = params.self_signed(&key)?;
     Ok((key.serialize_pem(), certificate.pem()))
 }
 
@@ -333,6 +361,14 @@ pub enum Error {
     /// Not a name that a certificate can hold.
     #[error("{0:?} is neither a DNS name nor an IP address: no certificate can name it")]
     Host(String),
+    /// A host that the CA may not sign for.
+    #[error("no certificate for {host}: the CA may sign for {permitted} only (ca.permitted)")]
+    NotPermitted {
+        /// The host.
+        host: String,
+        /// What it may sign for.
+        permitted: Permitted,
+    },
     /// The provider failed to make or use a key.
     #[error("cannot sign a certificate")]
     Sign(#[from] rcgen::Error),

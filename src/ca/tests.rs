@@ -302,7 +302,7 @@ fn case_4_no_two_certificates_share_a_serial() {
 fn case_9_the_whole_span_is_at_most_45_days() {
     let (folder, _) = folder();
     for days in [0, 1, 7, 45, 199, 100_000] {
-        let settings = Settings { dir: folder.path().to_owned(), leaf_ttl: days * DAY };
+        let settings = Settings { dir: folder.path().to_owned(), leaf_ttl: days * DAY, ..Settings::default() };
         let leaf = leaves(&settings).certificate("shop.example").unwrap();
         let (from, to) = validity(&leaf);
         assert!(to.duration_since(from).unwrap() <= 45 * DAY, "{days}");
@@ -469,4 +469,68 @@ fn shake_hands(ca: &Ca, leaf: &Arc<CertifiedKey>, host: &str) -> Result<(), rust
         client.process_new_packets()?;
     }
     Ok(())
+}
+
+#[test]
+fn a_constrained_ca_is_refused_by_clients_for_all_other_hosts() {
+    for (permitted, admitted, refused) in [
+        (&["example.com"][..], &["example.com", "a.b.example.com"][..], &["a.test", "127.0.0.1", "::1"][..]),
+        (&["example.com", "127.0.0.0/8"], &["www.example.com", "127.0.0.1"], &["a.test", "192.0.2.1", "::1"]),
+        (&["::1"], &["::1"], &["a.test", "127.0.0.1", "2001:db8::1"]),
+    ] {
+        let (folder, mut settings) = folder();
+        settings.permitted = permitted.iter().map(|permit| permit.parse().unwrap()).collect();
+        let leaves = leaves(&settings);
+        let certificate = parsed(leaves.ca().certificate_der());
+        assert!(certificate.name_constraints().unwrap().unwrap().critical);
+        assert_eq!(
+            (leaves.ca().constraints_differ(&settings), leaves.ca().permitted()),
+            (None, &Permitted::new(&settings.permitted))
+        );
+        for host in admitted {
+            verify_strictly(folder.path(), &leaves, host);
+            shake_hands(leaves.ca(), &leaves.certificate(host).unwrap(), host).unwrap();
+        }
+        for host in refused {
+            assert!(matches!(leaves.certificate(host), Err(Error::NotPermitted { .. })), "{host}");
+            // And if somebody signs with the key all the same:
+            let key = KeyPair::generate().unwrap();
+            let stolen =
+                CertificateParams::new(vec![(*host).to_owned()]).unwrap().signed_by(&key, &leaves.ca().issuer).unwrap();
+            fs::write(folder.path().join("stolen.pem"), stolen.pem()).unwrap();
+            let verify = Command::new("openssl")
+                .args(["verify", "-CAfile", "ca.pem", "stolen.pem"])
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            assert!(!verify.status.success(), "openssl takes {host} from a CA for {permitted:?}");
+            let der = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+            let signing = aws_lc_rs::sign::any_ecdsa_type(&der).unwrap();
+            let stolen = Arc::new(CertifiedKey::new(vec![stolen.der().clone()], signing));
+            assert!(
+                shake_hands(leaves.ca(), &stolen, host).is_err(),
+                "rustls takes {host} from a CA for {permitted:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_existing_ca_keeps_its_constraints_and_the_difference_is_told_in_one_line() {
+    let (_folder, mut settings) = folder();
+    settings.permitted = vec!["example.com".parse().unwrap()];
+    leaves(&settings);
+    settings.permitted = vec!["a.example.com".parse().unwrap(), "b.test".parse().unwrap()];
+    let narrower = leaves(&settings);
+    let told = narrower.ca().constraints_differ(&settings).unwrap();
+    assert!(
+        told.starts_with("ca.permitted says a.example.com, b.test, but ") && told.contains("is made for example.com: "),
+        "{told}"
+    );
+    assert!(!told.contains('\n'));
+    for (host, admitted) in [("a.example.com", true), ("example.com", false), ("b.test", false)] {
+        assert_eq!(narrower.check(host).is_ok(), admitted, "{host}: both must permit it");
+    }
+    settings.permitted.clear();
+    assert!(leaves(&settings).ca().constraints_differ(&settings).unwrap().contains("says any host, but"));
 }

@@ -54,6 +54,7 @@ fn show(ca: &ca::Ca) {
     println!("subject      {}", ca.subject());
     println!("valid from   {}", clock::rfc3339(ca.not_before()));
     println!("valid until  {}", clock::rfc3339(ca.not_after()));
+    println!("signs for    {}", ca.permitted());
     println!("SHA-256      {}", ca.fingerprint());
     println!("public key   {} (sha256)", ca.spki_sha256_base64());
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use self::load::{LoadError, Loaded};
 pub use self::read::{Mistake, read};
 use self::units::{Rate, Size, Span, Text};
+use crate::ca::Permit;
 use crate::lookup::{self, fetch};
 use crate::policy::host::HostPattern;
 use crate::policy::identity::{self, Source, Token};
@@ -57,6 +58,7 @@ enum Mode {
 struct Ca {
     dir: PathBuf,
     leaf_ttl: Span,
+    permitted: Vec<Text<Permit>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,7 +200,7 @@ impl Default for Config {
 
 impl Default for Ca {
     fn default() -> Ca {
-        Ca { dir: "certs".into(), leaf_ttl: Span(Duration::from_secs(7 * 24 * 3600)) }
+        Ca { dir: "certs".into(), leaf_ttl: Span(Duration::from_secs(7 * 24 * 3600)), permitted: Vec::new() }
     }
 }
 

@@ -20,7 +20,11 @@ impl Config {
             listen: self.listen.clone(),
             observe: self.mode == Mode::Observe,
             state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
-            ca: ca::Settings { dir: base.join(&self.ca.dir), leaf_ttl: self.ca.leaf_ttl.0 },
+            ca: ca::Settings {
+                dir: base.join(&self.ca.dir),
+                leaf_ttl: self.ca.leaf_ttl.0,
+                permitted: self.ca.permitted.iter().map(|permit| permit.0.clone()).collect(),
+            },
             identity: self.identity(),
             lookup: self.lookup(),
             fetch: self.fetch(),

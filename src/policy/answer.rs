@@ -208,9 +208,25 @@ impl Answer {
             Reason::QueueFull | Reason::WaitTooLong | Reason::ClientLimit => {
                 "The request was not sent to the site. Send fewer requests at once, or try again after the time named above."
             }
+            Reason::PrivateAddress => {
+                "The request was not sent anywhere. If the host is yours, the operator of the proxy can lead to it with \
+                 upstream.connect_to, or set upstream.private_addresses."
+            }
+            Reason::NotPermitted => {
+                "The request was not sent to the site. The operator of the proxy can make a CA that may sign for this host \
+                 (ca.permitted), or let it pass uninspected (upstream.passthrough)."
+            }
             Reason::AuthorityMismatch => "Open a new connection for the other host.",
             Reason::BadRequest | Reason::HeaderTooLarge | Reason::NotHttp | Reason::Loop => {
                 "The request was not sent anywhere. Correct it, and send it again."
+            }
+            Reason::UpstreamDns => "Check the host's name. If it is right, try again later.",
+            Reason::UpstreamCertificate => {
+                "The request was not sent to the site. If the site is yours, the operator of the proxy can trust its authority with \
+                 upstream.ca_files; otherwise tell the site's owner."
+            }
+            Reason::UpstreamProxy => {
+                "The operator of the proxy can mend upstream.proxy; the site itself was not asked."
             }
             Reason::Stopping => "Try again when the proxy is back.",
             _ => "robots.txt permits this page; the site itself could not be asked for it. Try again later.",

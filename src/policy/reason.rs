@@ -23,6 +23,8 @@ pub enum Reason {
     RobotsUnreachable,
     /// The target has an address that `upstream.private_addresses` bars.
     PrivateAddress,
+    /// The CA may not sign for the host, so that its tunnel cannot be looked into.
+    NotPermitted,
     /// More requests wait for the host than `pace.max_queue`.
     QueueFull,
     /// The request's turn would come after `pace.max_wait`.
@@ -95,6 +97,7 @@ impl Reason {
             RobotsUnavailable => row("robots-unavailable", 403, DENIED, "The site withholds its robots.txt"),
             RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
             PrivateAddress => row("private-address", 403, DENIED, "The address is off limits"),
+            NotPermitted => row("ca-not-permitted", 403, DENIED, "The proxy's CA may not sign for this host"),
             QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
             WaitTooLong => row("wait-too-long", 429, DENIED, "The host's pace makes the wait too long"),
             ClientLimit => row("client-limit", 429, DENIED, "This client sends too many requests"),

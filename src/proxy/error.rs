@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::ca;
 use crate::policy::decision::Decision;
 use crate::policy::identity::MalformedIdentity;
 use crate::policy::reason::Reason;
@@ -65,6 +66,16 @@ impl From<BadTarget> for Refusal {
 impl From<MalformedIdentity> for Refusal {
     fn from(error: MalformedIdentity) -> Refusal {
         Refusal::new(Reason::BadRequest, error.to_string())
+    }
+}
+
+impl From<ca::Error> for Refusal {
+    fn from(error: ca::Error) -> Refusal {
+        let reason = match error {
+            ca::Error::NotPermitted { .. } => Reason::NotPermitted,
+            _ => Reason::BadRequest,
+        };
+        Refusal::new(reason, error.to_string())
     }
 }
 

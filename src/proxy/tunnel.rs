@@ -53,6 +53,15 @@ impl Interception {
         Ok(Interception { leaves, config })
     }
 
+    /// Whether what comes through a tunnel can be looked into, as far as its CONNECT tells: an address may still carry a server name,
+    /// and port 80 clear text.
+    fn check(&self, tunnel: &Tunnel) -> Result<(), crate::ca::Error> {
+        match tunnel.host.ip().is_some() || tunnel.port == Scheme::Http.default_port() {
+            true => Ok(()),
+            false => self.leaves.check(tunnel.host.as_str()),
+        }
+    }
+
     /// The settings for one handshake. rustls resumes a session only under the server name that it began with.
     fn config_for(&self, tunnel: &Tunnel) -> Result<Arc<ServerConfig>, crate::ca::Error> {
         let certificate = self.leaves.certificate(tunnel.certificate_host().as_str())?;
@@ -93,6 +102,9 @@ pub async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<I
     };
     if proxy.pipeline.upstream.passes_through(&tunnel.host) {
         return passthrough::connect(proxy, client, request, tunnel).await;
+    }
+    if let Err(error) = proxy.interception.check(&tunnel) {
+        return refuse(proxy, client, &request, error.into()).await;
     }
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = std::mem::take(request.headers_mut());
@@ -146,7 +158,7 @@ async fn serve_inside(
             proxy.serve_http(stream, &inside(client, tunnel, headers), false).await
         }
         Inside::Tls => {
-            let handshake = clock::timeout(proxy.limits.header_timeout, accept(proxy, stream, tunnel));
+            let handshake = clock::timeout(proxy.limits.header_timeout, accept(proxy, client, stream, tunnel));
             let (stream, tunnel) = handshake.await.ok_or("the TLS handshake took too long")??;
             let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             proxy.serve_http(stream, &inside(client, tunnel, headers), http2).await
@@ -189,6 +201,7 @@ type TlsStream<S> = tokio_rustls::server::TlsStream<S>;
 
 async fn accept<S>(
     proxy: &Proxy,
+    client: &Client,
     stream: S,
     mut tunnel: Tunnel,
 ) -> Result<(TlsStream<S>, Tunnel), Box<dyn std::error::Error + Send + Sync>>
@@ -197,6 +210,13 @@ where
 {
     let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
     tunnel.server_name = hello.client_hello().server_name().and_then(|name| Host::parse(name).ok());
-    let config = proxy.interception.config_for(&tunnel)?;
+    let config = proxy.interception.config_for(&tunnel).unwrap_or_else(|error| {
+        let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
+        record.asked(tunnel.to_string());
+        let Refusal { reason, detail, .. } = error.into();
+        record.failed(reason, Some(detail));
+        // Without a certificate the handshake ends with an alert, access_denied.
+        Arc::new(proxy.interception.config.clone())
+    });
     Ok((hello.into_stream(config).await?, tunnel))
 }

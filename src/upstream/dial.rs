@@ -5,32 +5,29 @@
 //! proxy's own listeners are never connected to.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::body::RequestBody;
+use super::guard::Guard;
 use super::headers::Form;
 use super::parent::ParentProxy;
 use super::patient::Patient;
 use super::pool::Sender;
 use super::race::race;
 use super::resolve::Resolver;
+use super::tls::{SetupError, connector, handshake, roots};
 use super::{Error, Settings};
 use crate::clock;
-use crate::policy::address::{PrivateAddresses, special_use};
 use crate::policy::target::{Host, Origin, Scheme};
 
 /// Octets to and from an origin, whatever carries them.
@@ -76,38 +73,14 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// The trusted certificates cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// A file of `upstream.ca_files`.
-    #[error("cannot read {}, named in upstream.ca_files: {reason}", path.display())]
-    CaFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// rustls does not take the settings.
-    #[error("TLS towards origins cannot be set up: {0}")]
-    Tls(#[from] rustls::Error),
-}
-
 /// Opens connections.
 pub(super) struct Dialer {
     resolver: Resolver,
     tls: TlsConnector,
     connect_to: Vec<ConnectTo>,
     parent: Option<ParentProxy>,
-    private_addresses: PrivateAddresses,
+    guard: Guard,
     timeout: Duration,
-    own: OnceLock<Own>,
-}
-
-/// What the proxy knows of its own listeners.
-struct Own {
-    listeners: Vec<SocketAddr>,
-    /// Whether special addresses are barred.
-    guarded: bool,
 }
 
 /// Which way a connection goes.
@@ -135,17 +108,14 @@ impl Dialer {
                 Some(url) => Some(ParentProxy::new(url.clone(), connector(&roots, &[b"http/1.1"])?)),
                 None => None,
             },
-            private_addresses: settings.private_addresses,
+            guard: Guard::new(settings.private_addresses),
             timeout: settings.connect_timeout,
-            own: OnceLock::new(),
         })
     }
 
     /// Tells where the proxy listens.
     pub(super) fn listening_on(&self, listeners: Vec<SocketAddr>) {
-        let guarded = self.private_addresses.bars(listeners.iter().map(SocketAddr::ip));
-        // Told once, when the listeners are bound; a second telling changes nothing.
-        let _ = self.own.set(Own { listeners, guarded });
+        self.guard.listening_on(listeners);
     }
 
     /// A new connection, ready for requests.
@@ -205,15 +175,15 @@ impl Dialer {
         let is_operators = to != place;
         let Some(parent) = &self.parent else {
             let addresses = self.resolve(to).await?;
-            self.check(place, &addresses, is_operators)?;
+            self.guard.check(place, &addresses, is_operators)?;
             return Ok(Route::Direct(addresses));
         };
         // The parent resolves names, so that only an address in place of a name can be checked.
         let literal: Vec<SocketAddr> =
             to.host.ip().map(|address| SocketAddr::new(address, to.port)).into_iter().collect();
-        self.check(place, &literal, is_operators)?;
+        self.guard.check(place, &literal, is_operators)?;
         let addresses = self.resolve(parent.place()).await.map_err(|error| parent.error(&error))?;
-        self.check(parent.place(), &addresses, true)?;
+        self.guard.check(parent.place(), &addresses, true)?;
         Ok(Route::Through(parent, addresses, to.clone()))
     }
 
@@ -221,20 +191,6 @@ impl Dialer {
         let found = self.resolver.addresses(&place.host).await;
         let found = found.map_err(|source| Error::Dns { host: place.host.to_string(), source })?;
         Ok(found.iter().map(|address| SocketAddr::new(*address, place.port)).collect())
-    }
-
-    /// SECURITY: one barred address bars the host. A name with a public and a private address is how the guard is tested for holes.
-    fn check(&self, place: &HostPort, addresses: &[SocketAddr], is_operators: bool) -> Result<(), Error> {
-        if addresses.iter().any(|address| self.is_itself(*address)) {
-            return Err(Error::Itself { host: place.to_string() });
-        }
-        let guarded =
-            !is_operators && self.own.get().map_or(self.private_addresses == PrivateAddresses::Deny, |own| own.guarded);
-        let special = |address: &SocketAddr| Some((address.ip(), special_use(address.ip())?));
-        match addresses.iter().find_map(special).filter(|_| guarded) {
-            Some((address, class)) => Err(Error::PrivateAddress { host: place.to_string(), address, class }),
-            None => Ok(()),
-        }
     }
 
     async fn follow(&self, place: &HostPort, route: Route<'_>) -> Result<Stream, Error> {
@@ -258,55 +214,13 @@ impl Dialer {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Error::Refused { host }),
             Err(source) => return Err(Error::Connect { host, source }),
         };
-        if self.is_own_end(&stream) {
+        if self.guard.is_own_end(&stream) {
             return Err(Error::Itself { host });
         }
         // Requests and handshakes are small writes that somebody waits for.
         let _ = stream.set_nodelay(true);
         Ok(Patient::new(stream))
     }
-
-    fn listeners(&self) -> &[SocketAddr] {
-        self.own.get().map(|own| own.listeners.as_slice()).unwrap_or_default()
-    }
-
-    /// Whether an address is one of the proxy's listeners. An unspecified address leads to this machine, too.
-    fn is_itself(&self, address: SocketAddr) -> bool {
-        let is_here = |ip: std::net::IpAddr| ip.is_loopback() || ip.is_unspecified();
-        let to = address.ip().to_canonical();
-        self.listeners().iter().any(|own| {
-            let ip = own.ip().to_canonical();
-            own.port() == address.port()
-                && (ip == to || ip.is_unspecified() && is_here(to) || to.is_unspecified() && is_here(ip))
-        })
-    }
-
-    /// Whether a connection has come back to this machine, to a listener on all its addresses: those are not known beforehand, but
-    /// a connection to one of them comes from the very same.
-    fn is_own_end(&self, stream: &TcpStream) -> bool {
-        let (Ok(here), Ok(there)) = (stream.local_addr(), stream.peer_addr()) else { return false };
-        let is_open = |own: &SocketAddr| own.ip().is_unspecified() && own.port() == there.port();
-        here.ip() == there.ip() && self.listeners().iter().any(is_open)
-    }
-}
-
-/// TLS to a host by its name.
-pub(super) async fn handshake<S: Io>(
-    tls: &TlsConnector,
-    place: &HostPort,
-    stream: S,
-) -> Result<tokio_rustls::client::TlsStream<S>, Error> {
-    let host = place.to_string();
-    let name = ServerName::try_from(place.host.as_str().to_owned())
-        .map_err(|error| Error::Tls { host: host.clone(), source: io::Error::other(error) })?;
-    tls.connect(name, stream).await.map_err(|source| {
-        let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match cause {
-            Some(cause @ rustls::Error::InvalidCertificate(_)) => Error::Certificate { host, source: cause.clone() },
-            Some(cause @ rustls::Error::AlertReceived(_)) => Error::TlsAlert { host, source: cause.clone() },
-            _ => Error::Tls { host, source },
-        }
-    })
 }
 
 /// Begins HTTP on a stream; the connection itself is driven by a task that ends with it.
@@ -344,37 +258,3 @@ const HEADERS_MAX: usize = 256;
 
 /// Octets of an HTTP/2 answer's header list; hyper's own 16 KiB is below what cookies of some sites need.
 const HEADER_LIST_MAX: u32 = 64 * 1024;
-
-fn connector(roots: &Arc<RootCertStore>, protocols: &[&[u8]]) -> Result<TlsConnector, SetupError> {
-    let mut tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(Arc::clone(roots))
-        .with_no_client_auth();
-    tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(TlsConnector::from(Arc::new(tls)))
-}
-
-/// The system's certificates, or Mozilla's where the machine has none, and those of the settings.
-fn roots(ca_files: &[PathBuf]) -> Result<RootCertStore, SetupError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    for path in ca_files {
-        let bad = |reason: String| SetupError::CaFile { path: path.clone(), reason };
-        let certificates = read_certificates(path).map_err(bad)?;
-        if certificates.is_empty() {
-            return Err(bad("it holds no certificate in PEM form".into()));
-        }
-        for certificate in certificates {
-            roots.add(certificate).map_err(|error| bad(error.to_string()))?;
-        }
-    }
-    Ok(roots)
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    CertificateDer::pem_reader_iter(BufReader::new(file)).collect::<Result<_, _>>().map_err(|error| error.to_string())
-}

@@ -55,6 +55,8 @@ pub(super) fn towards_origin(
 ) -> Result<Request<RequestBody>, Error> {
     let headers = request.headers_mut();
     remove_hop_by_hop(headers);
+    // hyper sends no trailers that it was not told of; those of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
+    headers.remove(header::TRAILER);
     for name in &REROUTING {
         headers.remove(name);
     }
@@ -138,6 +140,12 @@ impl Pseudonym {
     }
 }
 
+/// Whether a client takes trailers (RFC 9110 §10.1.4).
+pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
+    let te = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
+    te.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}
+
 /// Removes the fields that are about one connection, those that `Connection` names included.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -147,7 +155,7 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    let trailers = headers.get(header::TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"));
+    let trailers = takes_trailers(headers);
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }

@@ -7,36 +7,39 @@
 
 mod body;
 mod dial;
+mod error;
+mod guard;
 pub mod headers;
 mod parent;
 mod patient;
 mod pool;
 mod race;
 mod resolve;
+mod tls;
 
 use std::error::Error as _;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use self::body::Progress;
 pub use self::body::{Body, RequestBody};
 use self::dial::Dialer;
-pub use self::dial::{ConnectTo, HostPort, Io, SetupError, Stream};
+pub use self::dial::{ConnectTo, HostPort, Io, Stream};
+pub use self::error::Error;
 use self::headers::{Form, Pseudonym, towards_origin};
 pub use self::parent::ParentUrl;
 use self::pool::{Lost, Pool, Sender};
 use self::resolve::Resolver;
+pub use self::tls::SetupError;
 use crate::clock;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
-use crate::policy::reason::Reason;
 use crate::policy::target::{Host, Origin, Target};
 
 /// How origins are reached.
@@ -68,129 +71,6 @@ impl Default for Settings {
             passthrough: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
-        }
-    }
-}
-
-/// What went wrong on the way to an origin.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The name has no address.
-    #[error("the name {host} cannot be resolved: {source}")]
-    Dns {
-        /// The host asked for.
-        host: String,
-        /// The resolver's words.
-        source: Arc<io::Error>,
-    },
-    /// `connect_timeout` passed before the name had an address.
-    #[error("resolving the name {host} took longer than {} s", timeout.as_secs_f32())]
-    DnsTimedOut {
-        /// The host asked for.
-        host: String,
-        /// The limit.
-        timeout: Duration,
-    },
-    /// Nothing listens there.
-    #[error("{host} refuses connections")]
-    Refused {
-        /// Host and port asked for.
-        host: String,
-    },
-    /// Another failure to connect.
-    #[error("cannot connect to {host}: {source}")]
-    Connect {
-        /// Host and port asked for.
-        host: String,
-        /// The system's words.
-        source: io::Error,
-    },
-    /// `connect_timeout` passed.
-    #[error("connecting to {host} took longer than {} s", timeout.as_secs_f32())]
-    TimedOut {
-        /// Host and port asked for.
-        host: String,
-        /// The limit.
-        timeout: Duration,
-    },
-    /// The certificate is not to be trusted.
-    #[error("the certificate of {host} is not trusted: {source}")]
-    Certificate {
-        /// Host and port asked for.
-        host: String,
-        /// What is wrong with it.
-        source: rustls::Error,
-    },
-    /// The TLS handshake failed in another way.
-    #[error("the TLS handshake with {host} failed: {source}")]
-    Tls {
-        /// Host and port asked for.
-        host: String,
-        /// What failed.
-        source: io::Error,
-    },
-    /// The origin ended the TLS handshake with an alert.
-    #[error("{host} refused the TLS handshake: {source}")]
-    TlsAlert {
-        /// Host and port asked for.
-        host: String,
-        /// The alert.
-        source: rustls::Error,
-    },
-    /// An address that `private_addresses` bars.
-    #[error("{host} is at {address}, {class}, which upstream.private_addresses bars")]
-    PrivateAddress {
-        /// Host and port asked for.
-        host: String,
-        /// The first barred one.
-        address: IpAddr,
-        /// What is special about it.
-        class: &'static str,
-    },
-    /// The parent proxy.
-    #[error("the parent proxy {parent} {problem}")]
-    Parent {
-        /// Its host and port.
-        parent: String,
-        /// What it did.
-        problem: String,
-    },
-    /// The proxy's own address.
-    #[error("{host} is this proxy itself")]
-    Itself {
-        /// Host and port asked for.
-        host: String,
-    },
-    /// The connection ended before the answer did.
-    #[error("the connection ended before an answer: {0}")]
-    Closed(#[source] hyper::Error),
-    /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
-    #[error("the connection ended before an answer")]
-    Lost(Box<Request<RequestBody>>),
-    /// Nothing came for too long, before the answer or in the middle of it.
-    #[error("the host was silent for {} s", .0.as_secs_f32())]
-    Silent(Duration),
-    /// The answer cannot be understood.
-    #[error("the exchange broke the rules of HTTP: {0}")]
-    Protocol(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl From<hyper::Error> for Error {
-    fn from(error: hyper::Error) -> Error {
-        match error.is_parse() {
-            true => Error::Protocol(Box::new(error)),
-            false => Error::Closed(error),
-        }
-    }
-}
-
-impl Error {
-    /// Why nobody may be connected to there, if that is the failure: it holds for any page of the host.
-    pub fn off_limits(&self) -> Option<Reason> {
-        match self {
-            Error::PrivateAddress { .. } => Some(Reason::PrivateAddress),
-            Error::Itself { .. } => Some(Reason::Loop),
-            _ => None,
         }
     }
 }
@@ -285,7 +165,8 @@ impl Connection {
     pub async fn send(mut self, target: &Target, request: Request<RequestBody>) -> Result<Response<Body>, Error> {
         let copy = if self.reused { repeatable(&request) } else { None };
         let is_head = request.method() == Method::HEAD;
-        let response = match self.exchange(target, request).await? {
+        let takes_trailers = headers::takes_trailers(request.headers());
+        let mut response = match self.exchange(target, request).await? {
             Ok(response) => response,
             Err(lost) => {
                 let (error, unsent) = (lost.error, lost.request.filter(|_| self.reused));
@@ -306,6 +187,9 @@ impl Connection {
             && let Form::WholeUrl(_) = self.sender.form()
         {
             return Err(self.upstream.dialer.parent_wants_credentials());
+        }
+        if !takes_trailers {
+            response.headers_mut().remove(header::TRAILER);
         }
         let Connection { upstream, sender, .. } = self;
         let (pool, origin) = (Arc::clone(&upstream.pool), target.origin.clone());

@@ -17,9 +17,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio_rustls::TlsConnector;
 
 use super::Error;
-use super::dial::{HostPort, Stream, handshake};
+use super::dial::{HostPort, Stream};
 use super::headers::Form;
 use super::patient::Patient;
+use super::tls::handshake;
 use crate::policy::target::Host;
 
 /// `http://user:password@host:port`, or `https://` or `socks5://`.

@@ -59,7 +59,7 @@ async fn case_22_what_is_about_one_connection_goes_no_further_in_either_directio
     let site = Origin::raw(move |visit| if visit.is_robots() { Raw::ok("") } else { Raw::Keep(answer.into()) }).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     let request = "GET http://a.test/x HTTP/1.1\r\nHost: a.test\r\nConnection: x-secret, te\r\nX-Secret: 1\r\nKeep-Alive: 5\r\n\
-                   Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic dTpw\r\nTE: trailers, gzip\r\nUpgrade: h2c\r\n\
+                   Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic dTpw\r\nTE: trailers, gzip\r\nTrailer: X-T\r\nUpgrade: h2c\r\n\
                    HTTP2-Settings: AAMAAABkAAQAAP__\r\nX-Kept: 1\r\n\r\n";
     let mut wire = Wire::to(&proxy).await;
     wire.send(request).await;
@@ -75,7 +75,7 @@ async fn case_22_what_is_about_one_connection_goes_no_further_in_either_directio
             "proxy-authenticate",
             "proxy-authorization",
             "proxy-connection",
-            "te",
+            "trailer",
             "upgrade",
             "http2-settings",
             "alt-svc",
@@ -84,6 +84,25 @@ async fn case_22_what_is_about_one_connection_goes_no_further_in_either_directio
             assert!(!head.contains(&format!("\r\n{name}:")), "{name} reached {side}: {head}");
         }
     }
+}
+
+#[tokio::test]
+async fn trailers_reach_a_client_that_takes_them() {
+    let answer =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n4\r\nbody\r\n0\r\nX-Sum: 7\r\n\r\n";
+    let site = Origin::raw(move |visit| if visit.is_robots() { Raw::ok("") } else { Raw::Keep(answer.into()) }).await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    let ask = async |te: &str| {
+        let request = format!("GET http://a.test/x HTTP/1.1\r\nHost: a.test\r\n{te}Connection: close\r\n\r\n");
+        exchange(&proxy, request).await.to_lowercase()
+    };
+    let with = ask("TE: trailers\r\n").await;
+    assert!(with.contains("\r\ntrailer: x-sum\r\n") && with.ends_with("0\r\nx-sum: 7\r\n\r\n"), "{with}");
+    let without = ask("").await;
+    assert!(!without.contains("x-sum") && without.ends_with("4\r\nbody\r\n0\r\n\r\n"), "{without}");
+    let got = proxy.curl(&["--proxytunnel", "--http2-prior-knowledge", "-H", "TE: trailers", "http://a.test/x"]).await;
+    assert_eq!((got.exit, got.text().as_str()), (0, "body"), "{}", got.error);
+    assert_eq!(got.header("x-sum"), "7", "curl puts trailers behind the header");
 }
 
 #[tokio::test]

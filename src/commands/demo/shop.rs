@@ -45,7 +45,11 @@ struct Counts {
 
 impl Shop {
     pub(super) async fn open(folder: &Path) -> anyhow::Result<Shop> {
-        let settings = Settings { dir: folder.to_owned(), leaf_ttl: std::time::Duration::from_secs(24 * 3600) };
+        let settings = Settings {
+            dir: folder.to_owned(),
+            leaf_ttl: std::time::Duration::from_secs(24 * 3600),
+            ..Settings::default()
+        };
         let ca = Arc::new(Ca::open(&settings, clock::wall())?);
         let ca_file = ca.certificate_path().to_owned();
         let certificate = Leaves::new(ca, &settings)?.certificate(HOST)?;

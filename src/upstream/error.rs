@@ -1,0 +1,134 @@
+//! What goes wrong on the way to an origin, by what it means for who asked.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+
+use super::RequestBody;
+use crate::policy::reason::Reason;
+
+/// What went wrong on the way to an origin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name has no address.
+    #[error("the name {host} cannot be resolved: {source}")]
+    Dns {
+        /// The host asked for.
+        host: String,
+        /// The resolver's words.
+        source: Arc<io::Error>,
+    },
+    /// `connect_timeout` passed before the name had an address.
+    #[error("resolving the name {host} took longer than {} s", timeout.as_secs_f32())]
+    DnsTimedOut {
+        /// The host asked for.
+        host: String,
+        /// The limit.
+        timeout: Duration,
+    },
+    /// Nothing listens there.
+    #[error("{host} refuses connections")]
+    Refused {
+        /// Host and port asked for.
+        host: String,
+    },
+    /// Another failure to connect.
+    #[error("cannot connect to {host}: {source}")]
+    Connect {
+        /// Host and port asked for.
+        host: String,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// `connect_timeout` passed.
+    #[error("connecting to {host} took longer than {} s", timeout.as_secs_f32())]
+    TimedOut {
+        /// Host and port asked for.
+        host: String,
+        /// The limit.
+        timeout: Duration,
+    },
+    /// The certificate is not to be trusted.
+    #[error("the certificate of {host} is not trusted: {source}")]
+    Certificate {
+        /// Host and port asked for.
+        host: String,
+        /// What is wrong with it.
+        source: rustls::Error,
+    },
+    /// The TLS handshake failed in another way.
+    #[error("the TLS handshake with {host} failed: {source}")]
+    Tls {
+        /// Host and port asked for.
+        host: String,
+        /// What failed.
+        source: io::Error,
+    },
+    /// The origin ended the TLS handshake with an alert.
+    #[error("{host} refused the TLS handshake: {source}")]
+    TlsAlert {
+        /// Host and port asked for.
+        host: String,
+        /// The alert.
+        source: rustls::Error,
+    },
+    /// An address that `private_addresses` bars.
+    #[error("{host} is at {address}, {class}, which upstream.private_addresses bars")]
+    PrivateAddress {
+        /// Host and port asked for.
+        host: String,
+        /// The first barred one.
+        address: IpAddr,
+        /// What is special about it.
+        class: &'static str,
+    },
+    /// The parent proxy.
+    #[error("the parent proxy {parent} {problem}")]
+    Parent {
+        /// Its host and port.
+        parent: String,
+        /// What it did.
+        problem: String,
+    },
+    /// The proxy's own address.
+    #[error("{host} is this proxy itself")]
+    Itself {
+        /// Host and port asked for.
+        host: String,
+    },
+    /// The connection ended before the answer did.
+    #[error("the connection ended before an answer: {0}")]
+    Closed(#[source] hyper::Error),
+    /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
+    #[error("the connection ended before an answer")]
+    Lost(Box<Request<RequestBody>>),
+    /// Nothing came for too long, before the answer or in the middle of it.
+    #[error("the host was silent for {} s", .0.as_secs_f32())]
+    Silent(Duration),
+    /// The answer cannot be understood.
+    #[error("the exchange broke the rules of HTTP: {0}")]
+    Protocol(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<hyper::Error> for Error {
+    fn from(error: hyper::Error) -> Error {
+        match error.is_parse() {
+            true => Error::Protocol(Box::new(error)),
+            false => Error::Closed(error),
+        }
+    }
+}
+
+impl Error {
+    /// Why nobody may be connected to there, if that is the failure: it holds for any page of the host.
+    pub fn off_limits(&self) -> Option<Reason> {
+        match self {
+            Error::PrivateAddress { .. } => Some(Reason::PrivateAddress),
+            Error::Itself { .. } => Some(Reason::Loop),
+            _ => None,
+        }
+    }
+}
