@@ -21,7 +21,7 @@ use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
 use crate::proxy::listener::Proxy;
 use crate::proxy::pipeline::Pipeline;
-use crate::proxy::tunnel::Interception;
+use crate::proxy::tls::Interception;
 use crate::queue::Queue;
 use crate::upstream::{self, Upstream};
 

@@ -5,5 +5,7 @@ pub mod error;
 pub mod limits;
 pub mod listener;
 pub mod pipeline;
-pub mod tunnel;
+mod stream;
+pub mod tls;
+mod tunnel;
 mod unreadable;

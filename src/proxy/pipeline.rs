@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
@@ -57,6 +58,8 @@ pub struct Client {
     pub address: SocketAddr,
     /// The tunnel that it comes through.
     pub tunnel: Option<Arc<OpenTunnel>>,
+    /// Counts the connection for as long as anything of it lives, a tunnel included.
+    pub permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// An intercepted CONNECT.

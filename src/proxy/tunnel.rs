@@ -5,193 +5,130 @@
 //! Anything else is closed, because what cannot be read cannot be decided on.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
-use rustls::server::{Acceptor, ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
-use tokio_rustls::LazyConfigAcceptor;
+use tokio::io::AsyncWriteExt;
 
 use super::body::Body;
 use super::error::Refusal;
 use super::listener::Proxy;
 use super::pipeline::{self, Client, OpenTunnel};
-use crate::ca::Leaves;
+use super::stream::{Ahead, Stream};
+use super::tls::Failure;
+use super::unreadable;
 use crate::clock;
 use crate::policy::answer::Rendering;
+use crate::policy::opening::{Connect, Opening};
 use crate::policy::reason::Reason;
-use crate::policy::target::{Host, Scheme, Tunnel};
+use crate::policy::target::{Scheme, Tunnel};
 
-/// TLS towards clients.
-pub struct Interception {
-    leaves: Leaves,
-    config: ServerConfig,
-}
-
-impl Interception {
-    /// Answers TLS with the certificates of `leaves`.
-    ///
-    /// # Errors
-    /// rustls does not take the settings.
-    pub fn new(leaves: Leaves) -> Result<Interception, rustls::Error> {
-        let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(NoCertificate));
-        // Old clients, and curl --http1.0, offer nothing but the last.
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-        config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        Ok(Interception { leaves, config })
-    }
-
-    /// The settings for one handshake. rustls resumes a session only under the server name that it began with.
-    fn config_for(&self, tunnel: &Tunnel) -> Result<Arc<ServerConfig>, crate::ca::Error> {
-        let certificate = self.leaves.certificate(tunnel.certificate_host().as_str())?;
-        let mut config = self.config.clone();
-        config.cert_resolver = Arc::new(OneCertificate(certificate));
-        Ok(Arc::new(config))
-    }
-}
-
-/// The certificate is chosen per connection, since a client that asks for an address sends no name to choose by.
-#[derive(Debug)]
-struct OneCertificate(Arc<CertifiedKey>);
-
-impl ResolvesServerCert for OneCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0))
-    }
-}
-
-#[derive(Debug)]
-struct NoCertificate;
-
-impl ResolvesServerCert for NoCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}
-
-/// Accepts a CONNECT, and serves what comes through it in a task of its own.
-pub async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
-    let tunnel = match Tunnel::of(request.uri()) {
-        Ok(tunnel) if client.tunnel.is_none() => tunnel,
-        Ok(_) => {
-            return refuse(proxy, client, &request, Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT"))
-                .await;
+/// Answers a CONNECT that a connection begins with, and serves what comes through it. The stream is given back where the client may
+/// ask again.
+pub(super) async fn open(
+    proxy: &Arc<Proxy>,
+    client: &Client,
+    connect: Connect,
+    mut stream: Ahead<Stream>,
+) -> Result<Option<Ahead<Stream>>, Failure> {
+    stream.take(connect.length);
+    let admitted = match connect.has_content() {
+        true => Err(Refusal::new(Reason::BadRequest, "a CONNECT has no content")),
+        false => admit(client, &connect.target),
+    };
+    match admitted {
+        Ok(tunnel) => {
+            let version = if connect.is_http10 { "1.0" } else { "1.1" };
+            stream.write_all(format!("HTTP/{version} 200 Connection established\r\n\r\n").as_bytes()).await?;
+            stream.flush().await?;
+            serve_inside(proxy, client, stream, tunnel, connect.headers).await?;
+            Ok(None)
         }
-        Err(error) => return refuse(proxy, client, &request, error.into()).await,
+        Err(refusal) => {
+            // What stands behind the head was meant for the tunnel, and is no request.
+            let is_last = connect.is_last() || connect.has_content() || !stream.seen().is_empty();
+            let answer = refuse(proxy, client, &connect.target, &connect.headers, refusal).await;
+            stream.write_all(&unreadable::octets(answer, is_last).await?).await?;
+            stream.flush().await?;
+            if is_last {
+                unreadable::close(stream).await;
+                return Ok(None);
+            }
+            Ok(Some(stream))
+        }
+    }
+}
+
+/// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
+pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
+    let target = request.uri().to_string();
+    let tunnel = match admit(client, &target) {
+        Ok(tunnel) => tunnel,
+        Err(refusal) => return refuse(proxy, client, &target, request.headers(), refusal).await,
     };
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = std::mem::take(request.headers_mut());
-    proxy.tasks.spawn(serve(Arc::clone(proxy), client.clone(), upgrade, tunnel, headers));
+    let (served, client) = (Arc::clone(proxy), client.clone());
+    proxy.tasks.spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let stream = Ahead::new(Box::new(TokioIo::new(upgraded)) as Stream);
+        if let Err(error) = serve_inside(&served, &client, stream, tunnel, headers).await {
+            tracing::debug!(client = %client.address, %error, "a tunnel ended");
+        }
+    });
     Response::new(Body::Own(Full::default()))
 }
 
+/// Where a CONNECT goes.
+fn admit(client: &Client, target: &str) -> Result<Tunnel, Refusal> {
+    match client.tunnel {
+        Some(_) => Err(Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT")),
+        None => Ok(target.parse()?),
+    }
+}
+
+async fn refuse(proxy: &Proxy, client: &Client, target: &str, headers: &HeaderMap, refusal: Refusal) -> Response<Body> {
+    let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
+    record.asked(target.to_owned());
+    pipeline::refuse(refusal, Rendering::accepted(headers), record).await
+}
+
 /// Boxed, since a tunnel is served by the code that opened it and its type would contain itself.
-fn serve(
-    proxy: Arc<Proxy>,
-    client: Client,
-    upgrade: OnUpgrade,
-    tunnel: Tunnel,
+fn serve_inside<'a>(
+    proxy: &'a Arc<Proxy>,
+    client: &'a Client,
+    mut stream: Ahead<Stream>,
+    mut tunnel: Tunnel,
     headers: HeaderMap,
-) -> BoxFuture<'static, ()> {
+) -> BoxFuture<'a, Result<(), Failure>> {
+    let timeout = proxy.limits.header_timeout;
     async move {
-        let Ok(upgraded) = upgrade.await else { return };
-        if let Err(error) = serve_inside(&proxy, &client, upgraded, tunnel.clone(), headers).await {
-            tracing::debug!(%tunnel, client = %client.address, %error, "a tunnel ended");
+        match stream.opening_inside(timeout).await {
+            Opening::Http => {
+                tunnel.scheme = Scheme::Http;
+                proxy.serve_http(Box::new(stream), &inside(client, tunnel, headers), false).await
+            }
+            Opening::Tls => {
+                let handshake = clock::timeout(timeout, proxy.interception.in_tunnel(stream, &mut tunnel));
+                let stream = handshake.await.ok_or("the TLS handshake took too long")??;
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                proxy.serve_http(Box::new(stream), &inside(client, tunnel, headers), http2).await
+            }
+            Opening::Nothing => Ok(()),
+            _ => {
+                let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
+                record.asked(tunnel.to_string());
+                record.failed(Reason::NotHttp, Some("the tunnel carries neither TLS nor HTTP, and was closed".into()));
+                Ok(())
+            }
         }
     }
     .boxed()
 }
 
-async fn refuse(proxy: &Proxy, client: &Client, request: &Request<Incoming>, refusal: Refusal) -> Response<Body> {
-    let mut record = client.record(&proxy.pipeline, request.method());
-    record.asked(request.uri().to_string());
-    pipeline::refuse(refusal, Rendering::accepted(request.headers()), record).await
-}
-
-/// What the first octets of a tunnel say.
-enum Inside {
-    Tls,
-    Http,
-    Nothing,
-    Strange,
-}
-
-async fn serve_inside(
-    proxy: &Arc<Proxy>,
-    client: &Client,
-    upgraded: Upgraded,
-    tunnel: Tunnel,
-    headers: HeaderMap,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let mut stream = BufReader::with_capacity(FIRST_READ, TokioIo::new(upgraded));
-    match look_inside(&mut stream, proxy.limits.header_timeout).await {
-        Inside::Nothing => Ok(()),
-        Inside::Http => {
-            let tunnel = Tunnel { scheme: Scheme::Http, ..tunnel };
-            proxy.serve_http(stream, &inside(client, tunnel, headers), false).await
-        }
-        Inside::Tls => {
-            let handshake = clock::timeout(proxy.limits.header_timeout, accept(proxy, stream, tunnel));
-            let (stream, tunnel) = handshake.await.ok_or("the TLS handshake took too long")??;
-            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            proxy.serve_http(stream, &inside(client, tunnel, headers), http2).await
-        }
-        Inside::Strange => {
-            let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
-            record.asked(tunnel.to_string());
-            record.failed(Reason::NotHttp, Some("the tunnel carries neither TLS nor HTTP, and was closed".into()));
-            Ok(())
-        }
-    }
-}
-
 fn inside(client: &Client, tunnel: Tunnel, headers: HeaderMap) -> Client {
-    Client { address: client.address, tunnel: Some(Arc::new(OpenTunnel { tunnel, headers })) }
-}
-
-/// Enough for a ClientHello; larger reads go past this buffer.
-const FIRST_READ: usize = 2048;
-
-/// Looks at the first octets without taking them. A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1).
-async fn look_inside<S: AsyncRead + Unpin>(stream: &mut BufReader<S>, timeout: Duration) -> Inside {
-    match clock::timeout(timeout, stream.fill_buf()).await {
-        Some(Ok([0x16, ..])) => Inside::Tls,
-        Some(Ok([])) | Some(Err(_)) => Inside::Nothing,
-        Some(Ok(octets)) if begins_with_a_method(octets) => Inside::Http,
-        // A client that waits for the server to speak first will wait for ever here.
-        Some(Ok(_)) | None => Inside::Strange,
-    }
-}
-
-/// RFC 9110 §9.1 gives methods any token, but every registered one, and HTTP/2's preface, is letters and hyphens. SSH's greeting is
-/// a token too: its digits tell it apart.
-fn begins_with_a_method(octets: &[u8]) -> bool {
-    let method = octets.split(|&octet| octet == b' ').next().unwrap_or_default();
-    !method.is_empty() && method.iter().all(|&octet| octet.is_ascii_alphabetic() || octet == b'-')
-}
-
-type TlsStream<S> = tokio_rustls::server::TlsStream<S>;
-
-async fn accept<S>(
-    proxy: &Proxy,
-    stream: S,
-    mut tunnel: Tunnel,
-) -> Result<(TlsStream<S>, Tunnel), Box<dyn std::error::Error + Send + Sync>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-    tunnel.server_name = hello.client_hello().server_name().and_then(|name| Host::parse(name).ok());
-    let config = proxy.interception.config_for(&tunnel)?;
-    Ok((hello.into_stream(config).await?, tunnel))
+    Client { tunnel: Some(Arc::new(OpenTunnel { tunnel, headers })), ..client.clone() }
 }

@@ -9,6 +9,7 @@ mod support;
 mod answers;
 mod browser;
 mod command_line;
+mod connects;
 mod copies;
 mod forwarding;
 mod holds;
