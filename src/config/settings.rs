@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{Audit, Config, Limits, MapEntry, Mode, Policy, Requisites, Shared, Upstream, Which};
 use crate::app;
 use crate::audit;
+use crate::auth;
 use crate::ca;
 use crate::lookup::{self, fetch};
 use crate::policy::{identity, pacing};
@@ -20,6 +21,7 @@ impl Config {
             observe: self.mode == Mode::Observe,
             state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
             ca: ca::Settings { dir: base.join(&self.ca.dir), leaf_ttl: self.ca.leaf_ttl.0 },
+            auth: auth::Settings { htpasswd: self.auth.htpasswd.as_ref().map(|file| base.join(file)) },
             identity: self.identity(),
             lookup: self.lookup(),
             fetch: self.fetch(),

@@ -1,6 +1,6 @@
 //! The road of one request, top to bottom.
 //!
-//! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
+//! read target → authenticate → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
 //! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
@@ -18,6 +18,7 @@ use super::body::Body;
 use super::error::Refusal;
 use super::limits::Limits;
 use crate::audit::{Audit, Record, Via};
+use crate::auth::Auth;
 use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
@@ -33,6 +34,8 @@ use crate::upstream::{self, RequestBody, SentAgain, Upstream};
 
 /// Everything that a request meets on its road.
 pub struct Pipeline {
+    /// Who may ask; `None` is everybody.
+    pub auth: Option<Auth>,
     /// Who is asking.
     pub identity: identity::Settings,
     /// Decide and record, but never refuse or delay.
@@ -106,6 +109,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, Refusal> {
         let target = self.read(client, &request, record)?;
+        self.authenticate(client, request.headers()).await?;
         let identity = self.identify(client, &request, &target, record)?;
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
@@ -130,6 +134,14 @@ impl Pipeline {
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
         record.asked(target.to_string());
         Ok(target)
+    }
+
+    /// Whether the client may use the proxy. One that comes through a tunnel was asked at its CONNECT.
+    pub(super) async fn authenticate(&self, client: &Client, headers: &HeaderMap) -> Result<(), Refusal> {
+        match &self.auth {
+            Some(auth) if client.tunnel.is_none() => Ok(auth.check(headers).await?),
+            _ => Ok(()),
+        }
     }
 
     /// Which bot is asking.

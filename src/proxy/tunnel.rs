@@ -37,7 +37,7 @@ pub(super) async fn open(
     stream.take(connect.length);
     let admitted = match connect.has_content() {
         true => Err(Refusal::new(Reason::BadRequest, "a CONNECT has no content")),
-        false => admit(client, &connect.target),
+        false => admit(proxy, client, &connect.target, &connect.headers).await,
     };
     match admitted {
         Ok(tunnel) => {
@@ -65,7 +65,7 @@ pub(super) async fn open(
 /// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
 pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
     let target = request.uri().to_string();
-    let tunnel = match admit(client, &target) {
+    let tunnel = match admit(proxy, client, &target, request.headers()).await {
         Ok(tunnel) => tunnel,
         Err(refusal) => return refuse(proxy, client, &target, request.headers(), refusal).await,
     };
@@ -82,12 +82,14 @@ pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Re
     Response::new(Body::Own(Full::default()))
 }
 
-/// Where a CONNECT goes.
-fn admit(client: &Client, target: &str) -> Result<Tunnel, Refusal> {
-    match client.tunnel {
-        Some(_) => Err(Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT")),
-        None => Ok(target.parse()?),
+/// Where a CONNECT goes, if its client may use the proxy: what it says of itself here holds for all requests inside.
+async fn admit(proxy: &Proxy, client: &Client, target: &str, headers: &HeaderMap) -> Result<Tunnel, Refusal> {
+    if client.tunnel.is_some() {
+        return Err(Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT"));
     }
+    let tunnel = target.parse()?;
+    proxy.pipeline.authenticate(client, headers).await?;
+    Ok(tunnel)
 }
 
 async fn refuse(proxy: &Proxy, client: &Client, target: &str, headers: &HeaderMap, refusal: Refusal) -> Response<Body> {

@@ -18,6 +18,7 @@ mod malformed;
 mod memory;
 mod pacing;
 mod pages;
+mod passwords;
 mod questions;
 mod reports;
 mod scrapy;
