@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use clap_complete::Shell;
 use crate::commands;
 use crate::config::LoadError;
 use crate::control::AskError;
+use crate::proxy::socket::Listen;
 
 /// A forward proxy that makes any web client obey robots.txt
 #[derive(Debug, Parser)]
@@ -70,9 +70,10 @@ enum Command {
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Listen here, instead of where the configuration says; may be given more than once
+    /// Listen here, instead of where the configuration says; may be given more than once: an address and port, https://ADDR for
+    /// TLS, or unix:PATH
     #[arg(long, value_name = "ADDR")]
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Decide and record, but never refuse or delay
     #[arg(long)]
     pub observe: bool,

@@ -5,6 +5,7 @@ pub mod error;
 pub mod limits;
 pub mod listener;
 pub mod pipeline;
+pub mod socket;
 mod stream;
 pub mod tls;
 mod tunnel;

@@ -14,6 +14,7 @@ mod copies;
 mod forwarding;
 mod holds;
 mod line;
+mod listeners;
 mod malformed;
 mod memory;
 mod pacing;
