@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +21,7 @@ use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
 use crate::proxy::listener::Proxy;
 use crate::proxy::pipeline::Pipeline;
+use crate::proxy::socket::{Listen, Listener};
 use crate::proxy::tls::Interception;
 use crate::queue::Queue;
 use crate::upstream::{self, Upstream};
@@ -30,7 +30,7 @@ use crate::upstream::{self, Upstream};
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where clients connect.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Decide and record, but never refuse or delay.
     pub observe: bool,
     /// Where copies of robots.txt are kept.
@@ -61,8 +61,8 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}; stop what uses it, or choose another address with --listen")]
     Listen {
-        /// The address.
-        address: SocketAddr,
+        /// Where.
+        address: Listen,
         /// The system's words.
         source: io::Error,
     },
@@ -85,6 +85,7 @@ pub enum StartError {
 
 /// A proxy at work.
 pub struct Running {
+    listening: Vec<Listen>,
     addresses: Vec<SocketAddr>,
     ca: Arc<Ca>,
     audit: Arc<Audit>,
@@ -98,12 +99,14 @@ pub struct Running {
 /// # Errors
 /// A part cannot be set up; nothing is left behind.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
-    let mut listeners = Vec::new();
-    for address in &settings.listen {
-        let bound = TcpListener::bind(address).await;
-        listeners.push(bound.map_err(|source| StartError::Listen { address: *address, source })?);
+    let (mut listeners, mut listening) = (Vec::new(), Vec::new());
+    for listen in &settings.listen {
+        let failed = |source| StartError::Listen { address: listen.clone(), source };
+        let listener = Listener::open(listen).await.map_err(failed)?;
+        listening.push(listener.place().map_err(failed)?);
+        listeners.push(listener);
     }
-    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let addresses: Vec<SocketAddr> = listening.iter().filter_map(Listen::address).collect();
     let ca = Arc::new(Ca::open(&settings.ca, clock::wall())?);
     if let Some(difference) = ca.constraints_differ(&settings.ca) {
         tracing::warn!("{difference}");
@@ -140,7 +143,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in listeners {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
-    Ok(Running { addresses, ca, audit, stopping, tasks, drain })
+    Ok(Running { listening, addresses, ca, audit, stopping, tasks, drain })
 }
 
 /// Two proxies may be told to keep their copies in one folder; the second does without.
@@ -151,6 +154,11 @@ fn open_store(folder: &Path, copies: u64) -> Option<Store> {
 
 impl Running {
     /// Where clients can connect.
+    pub fn listening(&self) -> &[Listen] {
+        &self.listening
+    }
+
+    /// The addresses among these.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

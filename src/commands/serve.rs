@@ -1,6 +1,6 @@
 //! `serve`: runs the proxy until it is told to stop.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,13 +9,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app;
 use crate::config::Loaded;
+use crate::proxy::socket::Listen;
 
 /// `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Listen here, instead of where the configuration says; may be given more than once
+    /// Listen here, instead of where the configuration says; may be given more than once: an address and port, `https://ADDR` for
+    /// TLS, or unix:PATH
     #[arg(long, value_name = "ADDR")]
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<Listen>,
     /// Decide and record, but never refuse or delay
     #[arg(long)]
     pub(crate) observe: bool,
@@ -46,8 +48,8 @@ pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result
 
 /// What a person needs next, ready to paste.
 fn welcome(proxy: &app::Running, audit: Option<&Path>, observe: bool) {
-    let listening: Vec<String> = proxy.addresses().iter().map(|address| format!("http://{address}")).collect();
-    let Some(first) = proxy.addresses().first() else { return };
+    let listening: Vec<String> = proxy.listening().iter().map(Listen::url).collect();
+    let Some(first) = proxy.listening().first() else { return };
     let ca = proxy.ca();
     let certificate = ca.certificate_path().display();
     println!("robots-proxy {} listens on {}", env!("CARGO_PKG_VERSION"), listening.join(", "));
@@ -61,19 +63,30 @@ fn welcome(proxy: &app::Running, audit: Option<&Path>, observe: bool) {
     if observe {
         println!("observe mode    decides and records, but refuses and delays nothing");
     }
-    println!("\nTry it:\n  curl --proxy http://{} --cacert {certificate} https://example.com/", reachable(*first));
+    let Some(url) = reachable(first) else {
+        println!("\nClients connect to the socket; curl has no option for a proxy there.");
+        return;
+    };
+    let trust =
+        if matches!(first, Listen::Https(_)) { format!(" --proxy-cacert {certificate}") } else { String::new() };
+    println!("\nTry it:\n  curl --proxy {url}{trust} --cacert {certificate} https://example.com/");
     println!("\nOr for everything you start from this shell:");
-    println!("  export HTTPS_PROXY=http://{0} https_proxy=http://{0} http_proxy=http://{0}", reachable(*first));
+    println!("  export HTTPS_PROXY={url} https_proxy={url} http_proxy={url}");
     println!(
         "  export CURL_CA_BUNDLE={certificate} REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}"
     );
 }
 
-/// An address that a client on this machine can connect to.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], address.port())),
+/// What a client on this machine is given as its proxy.
+fn reachable(listen: &Listen) -> Option<String> {
+    let here = |address: SocketAddr| match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
         other => other,
+    };
+    match listen {
+        Listen::Http(address) => Some(Listen::Http(here(*address)).url()),
+        Listen::Https(address) => Some(Listen::Https(here(*address)).url()),
+        Listen::Unix(_) => None,
     }
 }

@@ -25,14 +25,14 @@ use crate::policy::host::HostPattern;
 use crate::policy::identity::{self, Source, Token};
 use crate::policy::pacing;
 use crate::proxy::limits;
+use crate::proxy::socket::Listen;
 use crate::upstream::{self, HostPort, ParentUrl};
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where clients connect.
-    pub listen: Vec<SocketAddr>,
+    listen: Vec<Text<Listen>>,
     mode: Mode,
     #[serde(skip_serializing_if = "Option::is_none")]
     state_dir: Option<PathBuf>,
@@ -192,7 +192,7 @@ struct Limits {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 3128))],
+            listen: vec![Text(Listen::Http(SocketAddr::from(([127, 0, 0, 1], 3128))))],
             mode: Mode::Enforce,
             state_dir: None,
             ca: Ca::default(),

@@ -18,7 +18,7 @@ impl Config {
     /// The settings of the parts; relative paths start from `base`, and `state` is the state folder where none is named.
     pub fn settings_in(&self, base: &Path, state: &Path) -> app::Settings {
         app::Settings {
-            listen: self.listen.clone(),
+            listen: self.listen.iter().map(|listen| listen.0.in_folder(base)).collect(),
             observe: self.mode == Mode::Observe,
             state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
             ca: ca::Settings {

@@ -6,8 +6,7 @@
 mod client;
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +15,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 pub use self::client::{AskError, ask};
 use crate::clock;
@@ -25,6 +24,7 @@ use crate::lookup::copy::Copy;
 use crate::policy::standing::Standing;
 use crate::policy::target::{Host, Origin};
 use crate::proxy::listener::Proxy;
+use crate::proxy::socket::PrivateSocket;
 
 /// The name of the socket in the state folder.
 pub const FILE: &str = "control.sock";
@@ -94,12 +94,9 @@ const QUESTION_MAX: u64 = 64 * 1024;
 /// For a question to arrive.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The socket, removed when it is dropped.
+/// The socket.
 #[derive(Debug)]
-pub struct Socket {
-    listener: UnixListener,
-    path: PathBuf,
-}
+pub struct Socket(PrivateSocket);
 
 impl Socket {
     /// Opens the socket in a folder, in place of one that a dead process left.
@@ -107,25 +104,15 @@ impl Socket {
     /// # Errors
     /// Another proxy has it open, or the folder cannot be written.
     pub fn open(folder: &Path) -> io::Result<Socket> {
-        let path = folder.join(FILE);
         std::fs::create_dir_all(folder)?;
-        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another proxy answers there"));
-        }
-        // SECURITY: made under another name and closed to others before it can be found.
-        let temporary = folder.join(format!("{FILE}.{}", std::process::id()));
-        let _ = std::fs::remove_file(&temporary);
-        let listener = UnixListener::bind(&temporary)?;
-        std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
-        std::fs::rename(&temporary, &path)?;
-        Ok(Socket { listener, path })
+        PrivateSocket::open(&folder.join(FILE)).map(Socket)
     }
 
     /// Answers questions until the proxy stops.
     pub async fn serve(self, proxy: Arc<Proxy>) {
         loop {
             let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
+                accepted = self.0.listener.accept() => accepted,
                 () = proxy.pipeline.stopping.cancelled() => return,
             };
             let Ok((stream, _)) = accepted else { continue };
@@ -136,12 +123,6 @@ impl Socket {
                 }
             });
         }
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A connection that begins with a CONNECT never meets hyper's server: `policy/opening.rs` says why.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::limits;
 use super::pipeline::{Client, Pipeline};
+use super::socket::{Accepted, Listener};
 use super::stream::{Ahead, Stream};
 use super::tls::{Failure, Interception};
 use super::tunnel;
@@ -54,7 +55,7 @@ const HTTP2_CONNECTION_WINDOW: u32 = (HTTP2_STREAMS_MAX + 1) * HTTP2_STREAM_WIND
 
 impl Proxy {
     /// Accepts clients until the proxy stops.
-    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+    pub async fn listen(self: Arc<Self>, listener: Listener) {
         let stopping = self.pipeline.stopping.clone();
         loop {
             let permit = self.pipeline.limits.connection().await;
@@ -63,11 +64,9 @@ impl Proxy {
                 () = stopping.cancelled() => return,
             };
             match accepted {
-                Ok((stream, address)) => {
-                    // Answers and handshakes are small writes that somebody waits for.
-                    let _ = stream.set_nodelay(true);
+                Ok(Accepted { stream, address, tls }) => {
                     let client = Client { address, tunnel: None, permit: Arc::new(permit) };
-                    self.tasks.spawn(Arc::clone(&self).serve(Ahead::new(Box::new(stream)), client));
+                    self.tasks.spawn(Arc::clone(&self).serve(stream, client, tls));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
@@ -77,10 +76,20 @@ impl Proxy {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: Ahead<Stream>, client: Client) {
-        if let Err(error) = self.converse(stream, &client).await {
+    async fn serve(self: Arc<Self>, stream: Stream, client: Client, tls: Option<IpAddr>) {
+        let served = match tls {
+            None => self.converse(Ahead::new(stream), &client).await,
+            Some(own) => self.shake_hands(stream, &client, own).await,
+        };
+        if let Err(error) = served {
             tracing::debug!(client = %client.address, %error, "a connection ended");
         }
+    }
+
+    async fn shake_hands(self: &Arc<Self>, stream: Stream, client: &Client, own: IpAddr) -> Result<(), Failure> {
+        let handshake = clock::timeout(self.limits.header_timeout, self.interception.as_proxy(stream, own));
+        let stream = handshake.await.ok_or("the TLS handshake took too long")??;
+        self.converse(Ahead::new(Box::new(stream)), client).await
     }
 
     /// A connection from its beginning: a CONNECT, after some that were refused perhaps, or requests.
@@ -100,12 +109,14 @@ impl Proxy {
                     let detail =
                         "TLS on a port for plain HTTP: name the proxy as http://, or give it a listener with https://";
                     tracing::warn!(client = %client.address, "{detail}");
-                    return Ok(drop(unreadable::explanation(self, client, Reason::BadRequest, detail)));
+                    drop(unreadable::explanation(self, client, Reason::BadRequest, detail));
+                    return Ok(());
                 }
                 Opening::TooLarge => {
                     let answer = unreadable::explanation(self, client, Reason::HeaderTooLarge, unreadable::TOO_LARGE);
                     stream.write_all(&answer).await?;
-                    return Ok(unreadable::close(stream).await);
+                    unreadable::close(stream).await;
+                    return Ok(());
                 }
                 Opening::Nothing | Opening::Late => return Ok(()),
             }

@@ -7,6 +7,7 @@ pub mod listener;
 mod passthrough;
 pub mod pipeline;
 mod relay;
+pub mod socket;
 mod stream;
 pub mod tls;
 mod tunnel;

@@ -17,6 +17,7 @@ mod flat;
 mod forwarding;
 mod holds;
 mod line;
+mod listeners;
 mod malformed;
 mod memory;
 mod off_limits;

@@ -129,13 +129,6 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn tls_to_the_plain_port_is_closed() {
-    let (_site, proxy) = site().await;
-    let got = exchange(&proxy, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await;
-    assert!(!got.contains("200"), "{got}");
-}
-
-#[tokio::test]
 async fn bytes_behind_a_refused_body_are_no_request() {
     let (site, proxy) = site().await;
     let hidden = "GET http://a.test/hidden HTTP/1.1\r\nHost: a.test\r\n\r\n";

@@ -18,6 +18,7 @@ use crate::lookup::fetch::RobotsFetch;
 use crate::lookup::{self, Lookup};
 use crate::policy::standing::{Effect, Evidence, Standing};
 use crate::policy::target::{Origin, Target};
+use crate::proxy::socket::Listen;
 use crate::robots::RobotsTxt;
 use crate::upstream::Upstream;
 
@@ -92,7 +93,7 @@ fn fetch(config: Option<&Path>) -> anyhow::Result<(RobotsFetch, lookup::Settings
     let settings = Loaded::load(config)?.settings();
     let upstream = Upstream::new(&settings.upstream)?;
     // What the proxy would not connect to is not connected to here.
-    upstream.listening_on(settings.listen);
+    upstream.listening_on(settings.listen.iter().filter_map(Listen::address).collect());
     Ok((RobotsFetch::new(settings.fetch, upstream, None), settings.lookup))
 }
 

@@ -112,7 +112,7 @@ pub(crate) async fn run(options: Demo) -> anyhow::Result<ExitCode> {
 /// The default settings, in a folder of their own, with the way to the shop. `last` is the last source of identity before the default.
 fn settings(folder: &Path, shop: &Shop, last: Source) -> app::Settings {
     let mut settings = Config::default().settings_in(folder, folder);
-    settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     settings.audit.record = audit::Which::All;
     settings.upstream.ca_files = vec![shop.ca_file()];
     settings.upstream.connect_to = vec![shop.connect_to()];

@@ -7,6 +7,7 @@ use robots_proxy::app::{self, Running, Settings};
 use robots_proxy::audit::Which;
 use robots_proxy::config::Config;
 use robots_proxy::control::{self, Question};
+use robots_proxy::proxy::socket::Listen;
 use robots_proxy::queue::LineReport;
 use robots_proxy::upstream::ConnectTo;
 use serde_json::Value;
@@ -37,7 +38,7 @@ impl Proxy {
         let ca_file = folder.path().join("origins.pem");
         std::fs::write(&ca_file, authority::TRUSTED.pem()).unwrap();
         let mut settings = Config::default().settings_in(folder.path(), folder.path());
-        settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
         settings.audit.record = Which::All;
         settings.upstream.ca_files = vec![ca_file];
         settings.upstream.connect_to = names.iter().map(|(name, origin)| lead(name, origin)).collect();
@@ -49,6 +50,11 @@ impl Proxy {
     /// What a client is given as its proxy.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Everywhere it listens.
+    pub(crate) fn listening(&self) -> Vec<Listen> {
+        self.running.as_ref().expect("it runs").listening().to_vec()
     }
 
     /// The certificate that a client has to trust.
