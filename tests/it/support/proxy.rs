@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use robots_proxy::app::{self, Running, Settings};
 use robots_proxy::audit::Which;
 use robots_proxy::config::Config;
+use robots_proxy::control::{self, Question};
+use robots_proxy::queue::LineReport;
 use robots_proxy::upstream::ConnectTo;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -63,6 +65,16 @@ impl Proxy {
     pub(crate) async fn command(&self, arguments: &[&str]) -> Ran {
         std::fs::write(self.folder().join("config.toml"), "state_dir = \".\"\n").unwrap();
         program::run(self.folder(), arguments).await
+    }
+
+    /// Waits until so many requests for pages of a site have reached it or wait in its line.
+    pub(crate) async fn until_joined(&self, site: &Origin, number: usize) {
+        let waiting = || -> usize {
+            let lines = control::ask(self.folder(), &Question::Lines { host: None }).unwrap().unwrap();
+            let lines: Vec<LineReport> = serde_json::from_value(lines).unwrap();
+            lines.iter().map(|line| line.waiting).sum()
+        };
+        until("requests in the line", || (waiting() + site.pages().len() >= number).then_some(())).await;
     }
 
     /// Waits until there are so many records, and returns all there are.
