@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::{self, Audit};
+use crate::auth::{self, Auth};
 use crate::ca::{self, Ca, Leaves};
 use crate::clock;
 use crate::control::Socket;
@@ -21,7 +22,7 @@ use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
 use crate::proxy::listener::Proxy;
 use crate::proxy::pipeline::Pipeline;
-use crate::proxy::tunnel::Interception;
+use crate::proxy::tls::Interception;
 use crate::queue::Queue;
 use crate::upstream::{self, Upstream};
 
@@ -36,6 +37,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// The certificate authority.
     pub ca: ca::Settings,
+    /// Who may use the proxy.
+    pub auth: auth::Settings,
     /// Which bot is asking.
     pub identity: identity::Settings,
     /// How robots.txt is kept.
@@ -69,6 +72,9 @@ pub enum StartError {
     /// The audit log cannot be written.
     #[error(transparent)]
     Audit(#[from] audit::OpenError),
+    /// The users cannot be read.
+    #[error(transparent)]
+    Auth(#[from] auth::OpenError),
     /// The way to origins cannot be set up.
     #[error(transparent)]
     Upstream(#[from] upstream::SetupError),
@@ -103,6 +109,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         tracing::warn!("{difference}");
     }
     let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
+    let auth = Auth::open(&settings.auth)?;
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.listening_on(addresses.clone());
@@ -111,6 +118,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
+        auth,
         identity: settings.identity,
         observe: settings.observe,
         lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),

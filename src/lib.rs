@@ -6,7 +6,7 @@
 //!
 //! # The road of one request
 //!
-//! [`proxy::pipeline`] is one page: read target → identify → look up the standing → decide → pace → forward.
+//! [`proxy::pipeline`] is one page: read target → authenticate → identify → look up the standing → decide → pace → forward.
 //!
 //! # Four rings
 //!
@@ -15,7 +15,7 @@
 //! 1. Rules, pure (no await, socket, file or clock): [`robots`], robots.txt as a library of its own; [`policy`], what the proxy does
 //!    about it.
 //! 2. Parts, each holding one thing for the life of the process: [`clock`], [`ca`] and its leaf certificates, [`upstream`] (the
-//!    connections to origins), [`audit`] (the records), [`queue`] (the line per host and bot), [`lookup`] (the robots.txt in force).
+//!    connections to origins), [`audit`] (the records), [`auth`] (who may use the proxy), [`queue`] (the line per host and bot), [`lookup`] (the robots.txt in force).
 //! 3. The road: [`proxy`], with listener, tunnel and pipeline; [`control`], the window into a running proxy.
 //! 4. Start-up: [`config`], the only place that knows TOML; [`app`], the only place that puts parts together; [`cli`], and
 //!    `commands`, one file a subcommand.
@@ -34,6 +34,7 @@ pub mod policy;
 pub mod robots;
 
 pub mod audit;
+pub mod auth;
 pub mod ca;
 pub mod clock;
 pub mod lookup;

@@ -13,7 +13,7 @@ const STEPS: [&[&str]; 12] = [
     &["robots"],
     &["policy"],
     &["clock"],
-    &["ca", "upstream", "audit"],
+    &["ca", "upstream", "audit", "auth"],
     &["queue"],
     &["lookup"],
     &["proxy"],

@@ -38,6 +38,7 @@ pub struct Config {
     state_dir: Option<PathBuf>,
     ca: Ca,
     identity: Identity,
+    auth: Auth,
     robots: Robots,
     pace: Pace,
     audit: Audit,
@@ -83,6 +84,13 @@ struct MapEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<Text<HostPattern>>,
     token: Text<Token>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Auth {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    htpasswd: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -189,6 +197,7 @@ impl Default for Config {
             state_dir: None,
             ca: Ca::default(),
             identity: Identity::default(),
+            auth: Auth::default(),
             robots: Robots::default(),
             pace: Pace::default(),
             audit: Audit::default(),

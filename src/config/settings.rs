@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{Addresses, Audit, Config, Limits, MapEntry, Mode, Policy, Requisites, Shared, Upstream, Which};
 use crate::app;
 use crate::audit;
+use crate::auth;
 use crate::ca;
 use crate::lookup::{self, fetch};
 use crate::policy::address::PrivateAddresses;
@@ -25,6 +26,7 @@ impl Config {
                 leaf_ttl: self.ca.leaf_ttl.0,
                 permitted: self.ca.permitted.iter().map(|permit| permit.0.clone()).collect(),
             },
+            auth: auth::Settings { htpasswd: self.auth.htpasswd.as_ref().map(|file| base.join(file)) },
             identity: self.identity(),
             lookup: self.lookup(),
             fetch: self.fetch(),

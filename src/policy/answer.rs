@@ -113,6 +113,9 @@ impl Answer {
                 ),
             );
         }
+        if self.of == Reason::AuthenticationRequired {
+            headers.insert(header::PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"robots-proxy\""));
+        }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -200,6 +203,9 @@ impl Answer {
             Reason::Disallowed => {
                 "The request was not sent to the site. Leave this URL out, or ask the site's owner for permission. If the bot named \
                  above is not yours, tell the proxy which one you are: see \"identity\" in its manual."
+            }
+            Reason::AuthenticationRequired => {
+                "Give them with the address of the proxy, as in http://NAME:PASSWORD@127.0.0.1:3128. Who runs the proxy knows them."
             }
             Reason::RobotsUnavailable | Reason::RobotsUnreachable => {
                 "The request was not sent to the site: without its robots.txt nobody knows what it permits. The proxy asks for the \

@@ -177,22 +177,44 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// The user name of `Proxy-Authorization: Basic …`. `None` for other schemes, for what cannot be read, and for more
-/// than one such header.
-///
-/// SECURITY: the password is not looked at here; whoever uses the name must have had it checked, against the same
-/// header.
-pub fn basic_user(headers: &HeaderMap) -> Option<String> {
+/// A user name and a password, as sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user name.
+    pub user: String,
+    /// The password, in whatever encoding the client has.
+    pub password: Vec<u8>,
+}
+
+/// SECURITY: without the password, since debug output ends up in logs.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// What `Proxy-Authorization: Basic …` holds. `None` for other schemes, for what cannot be read, and for more than one such header.
+pub fn basic_credentials(headers: &HeaderMap) -> Option<Credentials> {
     let mut values = headers.get_all(PROXY_AUTHORIZATION).into_iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (scheme, credentials) = value.to_str().ok()?.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let decoded = String::from_utf8(BASE64.decode(credentials.trim()).ok()?).ok()?;
+    let mut decoded = BASE64.decode(credentials.trim()).ok()?;
     // RFC 7617 §2: the user name ends at the first colon; a password may hold more.
-    let (user, _password) = decoded.split_once(':')?;
-    Some(user.to_owned())
+    let colon = decoded.iter().position(|&octet| octet == b':')?;
+    let password = decoded.split_off(colon + 1);
+    decoded.truncate(colon);
+    Some(Credentials { user: String::from_utf8(decoded).ok()?, password })
+}
+
+/// The user name alone.
+///
+/// SECURITY: the password is not looked at here; whoever uses the name must have had it checked, against the same
+/// header.
+pub fn basic_user(headers: &HeaderMap) -> Option<String> {
+    basic_credentials(headers).map(|credentials| credentials.user)
 }
 
 /// A bot's product token as written, or `*`.

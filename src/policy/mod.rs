@@ -6,6 +6,7 @@ pub mod decision;
 pub mod hold;
 pub mod host;
 pub mod identity;
+pub mod opening;
 pub mod pacing;
 pub mod reason;
 pub mod requisite;

@@ -31,6 +31,8 @@ pub enum Reason {
     WaitTooLong,
     /// The client sends more than `limits.per_client`.
     ClientLimit,
+    /// The client gave no user name and password for the proxy, or wrong ones.
+    AuthenticationRequired,
     /// Host or `:authority` inside a tunnel is not the tunnel's target (RFC 9110 §15.5.20).
     AuthorityMismatch,
     /// The request is malformed, or can be read in two ways.
@@ -101,6 +103,9 @@ impl Reason {
             QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
             WaitTooLong => row("wait-too-long", 429, DENIED, "The host's pace makes the wait too long"),
             ClientLimit => row("client-limit", 429, DENIED, "This client sends too many requests"),
+            AuthenticationRequired => {
+                row("authentication-required", 407, DENIED, "This proxy wants a user name and a password")
+            }
             AuthorityMismatch => row("authority-mismatch", 421, DENIED, "Not the host of this tunnel"),
             BadRequest => row("bad-request", 400, "http_request_error", "Bad request"),
             HeaderTooLarge => {

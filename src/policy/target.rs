@@ -6,7 +6,8 @@
 //! every spelling become the address they mean, and the path stays exactly as sent.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use http::uri::{PathAndQuery, Scheme as UriScheme};
@@ -166,18 +167,6 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// The target of a CONNECT request, `host:port` (RFC 9110 §9.3.6), before anything is known of its inside.
-    ///
-    /// # Errors
-    /// A target without a port, or with anything but a host and a port.
-    pub fn of(uri: &Uri) -> Result<Tunnel, BadTarget> {
-        let authority = uri.authority().filter(|_| uri.scheme().is_none() && uri.path_and_query().is_none());
-        let authority = authority.ok_or_else(|| BadTarget::Malformed("CONNECT wants a target host:port".into()))?;
-        let (host, port) = split_authority(authority.as_str())?;
-        let port = port.ok_or_else(|| BadTarget::Malformed(format!("CONNECT {authority} names no port")))?;
-        Ok(Tunnel { host, port, server_name: None, scheme: Scheme::Https })
-    }
-
     /// The host whose certificate the client expects: the server name, or the CONNECT's host.
     pub fn certificate_host(&self) -> &Host {
         self.server_name.as_ref().unwrap_or(&self.host)
@@ -188,6 +177,25 @@ impl Tunnel {
     fn admits(&self, host: &Host, port: u16) -> bool {
         let named = || self.host.ip().is_some() && self.server_name.as_ref() == Some(host);
         port == self.port && (*host == self.host || named())
+    }
+}
+
+impl FromStr for Tunnel {
+    type Err = BadTarget;
+
+    /// The target of a CONNECT request, `host:port` (RFC 9110 §9.3.6), before anything is known of its inside.
+    fn from_str(text: &str) -> Result<Tunnel, BadTarget> {
+        if text.contains(['/', '?', '#']) {
+            return Err(BadTarget::Malformed(format!("CONNECT wants a target host:port, and not {text:?}")));
+        }
+        // Five mainstream clients write an IPv6 address without brackets: the port is behind the last colon, then.
+        let bracketed = text
+            .rsplit_once(':')
+            .filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())
+            .map(|(host, port)| format!("[{host}]:{port}"));
+        let (host, port) = split_authority(bracketed.as_deref().unwrap_or(text))?;
+        let port = port.ok_or_else(|| BadTarget::Malformed(format!("CONNECT {text} names no port")))?;
+        Ok(Tunnel { host, port, server_name: None, scheme: Scheme::Https })
     }
 }
 
@@ -347,7 +355,7 @@ mod tests {
         for value in host {
             headers.append(header::HOST, value.parse().unwrap());
         }
-        let tunnel = tunnel.map(|text| Tunnel::of(&text.parse().unwrap()).unwrap());
+        let tunnel = tunnel.map(|text| text.parse::<Tunnel>().unwrap());
         Target::of(&line.parse().unwrap(), Version::HTTP_11, &headers, tunnel.as_ref()).map(|target| target.to_string())
     }
 
@@ -416,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_to_an_address_may_carry_its_server_name() {
-        let mut tunnel = Tunnel::of(&"192.0.2.1:443".parse().unwrap()).unwrap();
+        let mut tunnel = "192.0.2.1:443".parse::<Tunnel>().unwrap();
         tunnel.server_name = Some(Host::parse("a.test").unwrap());
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, "a.test".parse().unwrap());
@@ -426,10 +434,34 @@ mod tests {
 
     #[test]
     fn a_connect_names_host_and_port_and_nothing_else() {
-        for text in ["a.test", "https://b:443/", "u@a.test:443", "a.test:0x50", "a.test:99999"] {
-            let Ok(uri) = text.parse() else { continue };
-            assert!(Tunnel::of(&uri).is_err(), "{text}");
+        for (text, shown) in [
+            ("A.test.:0443", Some("a.test:443")),
+            ("[::1]:443", Some("[::1]:443")),
+            ("::1:443", Some("[::1]:443")),
+            ("2001:DB8::1:443", Some("[2001:db8::1]:443")),
+            ("1:2:3:4:5:6:7:8:443", Some("[1:2:3:4:5:6:7:8]:443")),
+            ("::ffff:192.0.2.1:443", Some("[::ffff:192.0.2.1]:443")),
+            ("1:2:3:4:5:6:7:8", None),
+            ("::1", None),
+            ("[::1]", None),
+            ("fe80::1%eth0:443", None),
+            ("a:b:443", None),
+            ("a.test", None),
+            ("a.test:", None),
+            (":443", None),
+            ("https://b:443/", None),
+            ("b:443/x", None),
+            ("b:443?x", None),
+            ("u@a.test:443", None),
+            ("u:p@a.test:443", None),
+            ("a.test:0x50", None),
+            ("a.test:+80", None),
+            ("a.test:99999", None),
+            ("a.test:0", None),
+            ("é.test:443", Some("xn--9ca.test:443")),
+        ] {
+            let tunnel = text.parse::<Tunnel>().ok().map(|tunnel| tunnel.to_string());
+            assert_eq!(tunnel.as_deref(), shown, "{text}");
         }
-        assert_eq!(Tunnel::of(&"A.test.:0443".parse().unwrap()).unwrap().to_string(), "a.test:443");
     }
 }

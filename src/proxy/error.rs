@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::auth;
 use crate::ca;
 use crate::policy::decision::Decision;
 use crate::policy::identity::MalformedIdentity;
@@ -60,6 +61,12 @@ impl From<BadTarget> for Refusal {
             BadTarget::NotAProxyRequest | BadTarget::Malformed(_) => Reason::BadRequest,
         };
         Refusal::new(reason, error.to_string())
+    }
+}
+
+impl From<auth::Refused> for Refusal {
+    fn from(refused: auth::Refused) -> Refusal {
+        Refusal::new(Reason::AuthenticationRequired, refused.to_string())
     }
 }
 

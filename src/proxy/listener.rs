@@ -1,6 +1,7 @@
 //! Accepting clients, and the HTTP connection with each.
+//!
+//! A connection that begins with a CONNECT never meets hyper's server: `policy/opening.rs` says why.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,20 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::limits;
 use super::pipeline::{Client, Pipeline};
-use super::tunnel::{self, Interception};
-use super::unreadable::Explained;
+use super::stream::{Ahead, Stream};
+use super::tls::{Failure, Interception};
+use super::tunnel;
+use super::unreadable::{self, Explained};
 use crate::clock;
+use crate::policy::opening::Opening;
+use crate::policy::reason::Reason;
 
 /// The proxy as its clients meet it.
 pub struct Proxy {
@@ -59,11 +64,10 @@ impl Proxy {
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let proxy = Arc::clone(&self);
-                    self.tasks.spawn(async move {
-                        proxy.serve(stream, address).await;
-                        drop(permit);
-                    });
+                    // Answers and handshakes are small writes that somebody waits for.
+                    let _ = stream.set_nodelay(true);
+                    let client = Client { address, tunnel: None, permit: Arc::new(permit) };
+                    self.tasks.spawn(Arc::clone(&self).serve(Ahead::new(Box::new(stream)), client));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
@@ -73,25 +77,48 @@ impl Proxy {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        // Answers and handshakes are small writes that somebody waits for.
-        let _ = stream.set_nodelay(true);
-        let client = Client { address, tunnel: None };
-        if let Err(error) = self.serve_http(stream, &client, false).await {
-            tracing::debug!(client = %address, %error, "a connection ended");
+    async fn serve(self: Arc<Self>, stream: Ahead<Stream>, client: Client) {
+        if let Err(error) = self.converse(stream, &client).await {
+            tracing::debug!(client = %client.address, %error, "a connection ended");
+        }
+    }
+
+    /// A connection from its beginning: a CONNECT, after some that were refused perhaps, or requests.
+    async fn converse(self: &Arc<Self>, mut stream: Ahead<Stream>, client: &Client) -> Result<(), Failure> {
+        loop {
+            let opening = tokio::select! {
+                opening = stream.opening(self.limits.header_timeout, self.limits.header_bytes) => opening,
+                () = self.pipeline.stopping.cancelled() => return Ok(()),
+            };
+            match opening {
+                Opening::Connect(connect) => match tunnel::open(self, client, connect, stream).await? {
+                    Some(again) => stream = again,
+                    None => return Ok(()),
+                },
+                Opening::Http | Opening::Strange => return self.serve_http(Box::new(stream), client, false).await,
+                Opening::Tls => {
+                    let detail =
+                        "TLS on a port for plain HTTP: name the proxy as http://, or give it a listener with https://";
+                    tracing::warn!(client = %client.address, "{detail}");
+                    return Ok(drop(unreadable::explanation(self, client, Reason::BadRequest, detail)));
+                }
+                Opening::TooLarge => {
+                    let answer = unreadable::explanation(self, client, Reason::HeaderTooLarge, unreadable::TOO_LARGE);
+                    stream.write_all(&answer).await?;
+                    return Ok(unreadable::close(stream).await);
+                }
+                Opening::Nothing | Opening::Late => return Ok(()),
+            }
         }
     }
 
     /// Serves HTTP on a stream until it ends or the proxy stops.
-    pub async fn serve_http<S>(
+    pub(super) async fn serve_http(
         self: &Arc<Self>,
-        stream: S,
+        stream: Stream,
         client: &Client,
         http2: bool,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(), Failure> {
         let service = service_fn(|request| {
             let (proxy, client) = (Arc::clone(self), client.clone());
             async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }

@@ -5,84 +5,55 @@
 //! uninspected. A name is on the list exactly or by `*.`, and must be the CONNECT's host and, where TLS names one, the server name:
 //! otherwise a listed name would be a ticket to any other host.
 
-use std::sync::Arc;
-
-use futures_util::future::{BoxFuture, FutureExt};
 use http::uri::PathAndQuery;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
+use http::{HeaderMap, StatusCode};
 use rustls::server::Acceptor;
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::ahead::Ahead;
-use super::body::Body;
 use super::error::Refusal;
 use super::listener::Proxy;
-use super::pipeline::{self, Client, Pipeline};
+use super::pipeline::{Client, Pipeline};
 use super::relay::{Stop, relay};
+use super::stream::Ahead;
 use crate::audit::Record;
 use crate::clock;
-use crate::policy::answer::Rendering;
 use crate::policy::decision;
 use crate::policy::reason::Reason;
 use crate::policy::target::{Host, Origin, Scheme, Target, Tunnel};
 use crate::upstream::{HostPort, Stream, Upstream};
 
-/// Answers a CONNECT to a listed host, and relays what comes through it in a task of its own.
-pub async fn connect(
-    proxy: &Arc<Proxy>,
-    client: &Client,
-    mut request: Request<Incoming>,
-    tunnel: Tunnel,
-) -> Response<Body> {
-    let mut record = client.record(&proxy.pipeline, request.method());
-    match proxy.pipeline.open(client, &request, &tunnel, &mut record).await {
-        Err(refusal) => pipeline::refuse(refusal, Rendering::accepted(request.headers()), record).await,
-        Ok(origin) => {
-            record.answered(StatusCode::OK);
-            let upgrade = hyper::upgrade::on(&mut request);
-            proxy.tasks.spawn(serve(Arc::clone(proxy), upgrade, tunnel, origin, record));
-            Response::new(Body::Own(Full::default()))
-        }
-    }
-}
-
-impl Pipeline {
-    /// The road of such a CONNECT: identify → look up → decide about the whole site → connect.
-    async fn open(
-        &self,
-        client: &Client,
-        request: &Request<Incoming>,
-        tunnel: &Tunnel,
-        record: &mut Record,
-    ) -> Result<Stream, Refusal> {
-        record.asked(tunnel.to_string());
-        self.limits.request(client.address.ip())?;
-        let scheme = if tunnel.port == Scheme::Http.default_port() { Scheme::Http } else { Scheme::Https };
-        let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
-        let target = Target { origin, path: PathAndQuery::from_static("/") };
-        let identity = self.identify(client, request, &target, record)?;
-        let standing = self.lookup.standing(&target.origin).await;
-        let decision = decision::decide_about_all(identity.token.as_str(), &standing, clock::now());
-        self.follow(&identity, decision, &standing, record)?;
-        let place = HostPort { host: tunnel.host.clone(), port: tunnel.port };
-        Ok(self.upstream.tunnel(&place).await?)
-    }
-}
-
-fn serve(
-    proxy: Arc<Proxy>,
-    upgrade: OnUpgrade,
+/// A CONNECT to a listed host that is let through: the connection with its origin is open.
+pub(super) struct Passage {
     tunnel: Tunnel,
     origin: Stream,
-    mut record: Record,
-) -> BoxFuture<'static, ()> {
-    async move {
-        let Ok(upgraded) = upgrade.await else { return };
-        let (mut client, mut origin) = (Ahead::new(TokioIo::new(upgraded)), Ahead::new(origin));
+    record: Record,
+}
+
+impl Passage {
+    /// Decides about a CONNECT, and connects to its origin.
+    pub(super) async fn open(
+        pipeline: &Pipeline,
+        client: &Client,
+        headers: &HeaderMap,
+        tunnel: Tunnel,
+        mut record: Record,
+    ) -> Result<Passage, (Refusal, Record)> {
+        match pipeline.pass_through(client, headers, &tunnel, &mut record).await {
+            Ok(origin) => {
+                record.answered(StatusCode::OK);
+                Ok(Passage { tunnel, origin, record })
+            }
+            Err(refusal) => Err((refusal, record)),
+        }
+    }
+
+    /// Relays what comes through.
+    pub(super) async fn serve<S>(self, proxy: &Proxy, mut client: Ahead<S>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Passage { tunnel, origin, mut record } = self;
+        let mut origin = Ahead::new(origin);
         let stopping = proxy.pipeline.stopping.clone();
         let greeted = tokio::select! {
             named = server_name(&mut client) => named,
@@ -99,7 +70,28 @@ fn serve(
         }
         relay(client, origin, Stop { stopping, drain: proxy.limits.drain }, record).await;
     }
-    .boxed()
+}
+
+impl Pipeline {
+    /// The road of such a CONNECT: identify → look up → decide about the whole site → connect.
+    async fn pass_through(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+        tunnel: &Tunnel,
+        record: &mut Record,
+    ) -> Result<Stream, Refusal> {
+        self.limits.request(client.address.ip())?;
+        let scheme = if tunnel.port == Scheme::Http.default_port() { Scheme::Http } else { Scheme::Https };
+        let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
+        let target = Target { origin, path: PathAndQuery::from_static("/") };
+        let identity = self.identify(client, headers, &target, record)?;
+        let standing = self.lookup.standing(&target.origin).await;
+        let decision = decision::decide_about_all(identity.token.as_str(), &standing, clock::now());
+        self.follow(&identity, decision, &standing, record)?;
+        let place = HostPort { host: tunnel.host.clone(), port: tunnel.port };
+        Ok(self.upstream.tunnel(&place).await?)
+    }
 }
 
 /// SECURITY: the server name is what the host serves by. Where the CONNECT has an address, the name must be on the list itself.
@@ -116,15 +108,17 @@ fn admit(upstream: &Upstream, tunnel: &Tunnel, name: Option<Host>) -> Result<(),
 async fn server_name<S: AsyncRead + Unpin>(client: &mut Ahead<S>) -> Result<Option<Host>, String> {
     let unreadable = || "that cannot be read".to_owned();
     let mut acceptor = Acceptor::default();
+    let mut read = 0;
     loop {
-        let before = client.seen().len();
-        match client.look().await {
-            Ok(0) | Err(_) => return if before == 0 { Ok(None) } else { Err(unreadable()) },
-            // A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1).
-            Ok(_) if client.seen()[0] != 0x16 => return Ok(None),
-            Ok(_) => {}
+        if client.seen().len() == read && !client.look().await {
+            return if read == 0 { Ok(None) } else { Err(unreadable()) };
         }
-        let mut news = &client.seen()[before..];
+        // A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1).
+        if client.seen()[0] != 0x16 {
+            return Ok(None);
+        }
+        let mut news = &client.seen()[read..];
+        read = client.seen().len();
         while !news.is_empty() {
             acceptor.read_tls(&mut news).map_err(|_| unreadable())?;
         }

@@ -1,6 +1,6 @@
 //! The road of one request, top to bottom.
 //!
-//! read target → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
+//! read target → authenticate → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
 //! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
 use super::error::Refusal;
 use super::limits::Limits;
 use crate::audit::{Audit, Record, Via};
+use crate::auth::Auth;
 use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
@@ -32,6 +34,8 @@ use crate::upstream::{self, RequestBody, SentAgain, Upstream};
 
 /// Everything that a request meets on its road.
 pub struct Pipeline {
+    /// Who may ask; `None` is everybody.
+    pub auth: Option<Auth>,
     /// Who is asking.
     pub identity: identity::Settings,
     /// Decide and record, but never refuse or delay.
@@ -57,6 +61,8 @@ pub struct Client {
     pub address: SocketAddr,
     /// The tunnel that it comes through.
     pub tunnel: Option<Arc<OpenTunnel>>,
+    /// Counts the connection for as long as anything of it lives, a tunnel included.
+    pub permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// An intercepted CONNECT.
@@ -103,7 +109,8 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, Refusal> {
         let target = self.read(client, &request, record)?;
-        let identity = self.identify(client, &request, &target, record)?;
+        self.authenticate(client, request.headers()).await?;
+        let identity = self.identify(client, request.headers(), &target, record)?;
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
         let arrival = self.arrival(client, &request, &identity, &target, &decision);
@@ -132,15 +139,22 @@ impl Pipeline {
         Ok(target)
     }
 
+    /// Whether the client may use the proxy. One that comes through a tunnel was asked at its CONNECT.
+    pub(super) async fn authenticate(&self, client: &Client, headers: &HeaderMap) -> Result<(), Refusal> {
+        match &self.auth {
+            Some(auth) if client.tunnel.is_none() => Ok(auth.check(headers).await?),
+            _ => Ok(()),
+        }
+    }
+
     /// Which bot is asking.
     pub(super) fn identify(
         &self,
         client: &Client,
-        request: &Request<Incoming>,
+        headers: &HeaderMap,
         target: &Target,
         record: &mut Record,
     ) -> Result<Identity, Refusal> {
-        let headers = request.headers();
         let user = client.user(headers);
         let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         record.client_said(user_agent.as_deref(), user.as_deref());

@@ -17,11 +17,11 @@ use crate::audit::Record;
 use crate::clock;
 
 /// What ends a relay when the proxy stops.
-pub struct Stop {
+pub(super) struct Stop {
     /// Cancelled when the proxy stops.
-    pub stopping: CancellationToken,
+    pub(super) stopping: CancellationToken,
     /// How long it may take then, whatever moves.
-    pub drain: Duration,
+    pub(super) drain: Duration,
 }
 
 /// Octets of each direction on their way; as much as a TLS record holds.
@@ -31,7 +31,7 @@ const BUFFER: usize = 16 * 1024;
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Relays until both sides have ended, one breaks off, or the proxy has stopped.
-pub async fn relay<C, O>(client: C, origin: O, stop: Stop, record: Record)
+pub(super) async fn relay<C, O>(client: C, origin: O, stop: Stop, record: Record)
 where
     C: AsyncRead + AsyncWrite + Unpin,
     O: AsyncRead + AsyncWrite + Unpin,

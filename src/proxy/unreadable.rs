@@ -8,15 +8,20 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Method, Response};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use http_body_util::BodyExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
+use super::body::Body;
 use super::listener::Proxy;
 use super::pipeline::Client;
 use crate::clock;
 use crate::policy::answer::Rendering;
 use crate::policy::reason::Reason;
+use crate::upstream;
 
 /// A client's stream whose bare refusals are explained.
 pub(super) struct Explained<S> {
@@ -32,25 +37,37 @@ impl<S> Explained<S> {
         Explained { stream, proxy, client, ours: Vec::new() }
     }
 
-    /// The answer that goes out instead of hyper's. Its record is written when it is dropped here.
+    /// The answer that goes out instead of hyper's.
     fn explain(&self, reason: Reason) -> Vec<u8> {
-        let unknown = Method::from_bytes(b"-").expect("a hyphen is a token");
-        let mut record = self.client.record(&self.proxy.pipeline, &unknown);
         let detail = match reason {
-            Reason::HeaderTooLarge => {
-                "the head of the request is larger than limits.header_bytes, or has too many fields"
-            }
+            Reason::HeaderTooLarge => TOO_LARGE,
             _ => "the request line or a header field is not HTTP/1.1",
         };
-        let response = record.answer(reason, detail.to_owned()).render(Rendering::Text);
-        record.answered(response.status());
-        record.sent(response.body().len() as u64);
-        record.failed(reason, Some(detail.to_owned()));
-        octets(&response)
+        explanation(&self.proxy, &self.client, reason, detail)
     }
 }
 
-fn octets(response: &Response<String>) -> Vec<u8> {
+pub(super) const TOO_LARGE: &str = "the head of the request is larger than limits.header_bytes, or has too many fields";
+
+/// The answer to a request of which no more is known than that it cannot be read. Its record is written when it is dropped here.
+pub(super) fn explanation(proxy: &Proxy, client: &Client, reason: Reason, detail: &str) -> Vec<u8> {
+    let unknown = Method::from_bytes(b"-").expect("a hyphen is a token");
+    let mut record = client.record(&proxy.pipeline, &unknown);
+    let response = record.answer(reason, detail.to_owned()).render(Rendering::Text);
+    record.answered(response.status());
+    record.sent(response.body().len() as u64);
+    record.failed(reason, Some(detail.to_owned()));
+    written(&response.map(Bytes::from), true)
+}
+
+/// An answer of our own as it goes over the wire, for those that hyper does not send.
+pub(super) async fn octets(response: Response<Body>, is_last: bool) -> Result<Vec<u8>, upstream::Error> {
+    let (head, body) = response.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(written(&Response::from_parts(head, body), is_last))
+}
+
+fn written(response: &Response<Bytes>, is_last: bool) -> Vec<u8> {
     let mut octets = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
     for (name, value) in response.headers() {
         octets.extend_from_slice(name.as_str().as_bytes());
@@ -58,11 +75,27 @@ fn octets(response: &Response<String>) -> Vec<u8> {
         octets.extend_from_slice(value.as_bytes());
         octets.extend_from_slice(b"\r\n");
     }
+    if is_last {
+        octets.extend_from_slice(b"connection: close\r\n");
+    }
     let (length, date) = (response.body().len(), httpdate::fmt_http_date(clock::wall()));
-    let rest = format!("connection: close\r\ncontent-length: {length}\r\ndate: {date}\r\n\r\n{}", response.body());
-    octets.extend_from_slice(rest.as_bytes());
+    octets.extend_from_slice(format!("content-length: {length}\r\ndate: {date}\r\n\r\n").as_bytes());
+    octets.extend_from_slice(response.body());
     octets
 }
+
+/// Closes a stream behind an answer. What the client is still sending is read for a moment: a stream that is closed on unread octets
+/// is reset, and a reset takes the answer with it (RFC 9112 §9.6).
+pub(super) async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    if stream.shutdown().await.is_ok() {
+        let reading = async { tokio::io::copy(&mut stream.take(READ_AT_CLOSE), &mut tokio::io::sink()).await };
+        let _ = clock::timeout(READ_AT_CLOSE_FOR, reading).await;
+    }
+}
+
+/// Chosen; enough for what is under way when the answer comes.
+const READ_AT_CLOSE: u64 = 1024 * 1024;
+const READ_AT_CLOSE_FOR: Duration = Duration::from_secs(2);
 
 /// Why hyper refused, where these octets are an answer that it made up itself.
 fn refused_by_hyper(octets: &[u8]) -> Option<Reason> {

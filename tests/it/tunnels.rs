@@ -130,27 +130,6 @@ async fn a_tunnel_inside_a_tunnel_is_refused() {
 }
 
 #[tokio::test]
-async fn odd_but_common_connects_are_understood() {
-    let site = tls().await;
-    let proxy = Proxy::before(&[("a.test", &site)]).await;
-    for connect in [
-        // Python's urllib.
-        "CONNECT a.test:443 HTTP/1.0\r\n\r\n",
-        // Node's fetch.
-        "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
-        "CONNECT A.TEST.:0443 HTTP/1.1\r\nHost: a.test:443\r\nProxy-Connection: keep-alive\r\n\r\n",
-    ] {
-        let mut wire = Wire::to(&proxy).await;
-        wire.send(connect).await;
-        let head = wire.head().await;
-        assert_eq!(head.split(' ').nth(1), Some("200"), "{connect}: {head}");
-        let mut wire = wire.tls(&proxy, "a.test", &[]).await;
-        wire.send("GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
-        assert!(wire.head().await.starts_with("HTTP/1.1 200 "), "{connect}");
-    }
-}
-
-#[tokio::test]
 async fn the_certificate_is_for_the_host_short_lived_and_comes_with_its_ca() {
     let site = tls().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
