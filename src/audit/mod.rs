@@ -271,6 +271,8 @@ impl Record {
     /// Writes the record of an answer that the proxy makes itself, and returns when it is written.
     pub async fn refuse(mut self, reason: Reason, detail: &str, status: http::StatusCode, octets: u64) {
         self.failed(reason, Some(detail.to_owned()));
+        // Whatever observe mode let pass before, this was not let pass.
+        self.observed = false;
         self.entry.status = Some(status.as_u16());
         self.entry.bytes = Some(octets);
         let Some(line) = self.finish() else { return };

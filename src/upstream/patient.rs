@@ -1,8 +1,8 @@
 //! A socket that goes on listening when nobody takes what it says.
 //!
 //! An origin may answer before it has read the whole upload, and close (a 413, mostly). Our next write then fails, and hyper gives the
-//! exchange up, although the answer lies in the socket's buffer. So a write that finds the other end closed is taken as done; whether
-//! there was an answer, the next read tells.
+//! exchange up, although the answer lies in the socket's buffer. So a write that finds the other end closed is taken as done, until the
+//! last octet from there has been read.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -16,17 +16,19 @@ pub(super) struct Patient {
     socket: TcpStream,
     /// Nobody takes anything any more.
     in_vain: bool,
+    /// Nothing more comes.
+    ended: bool,
 }
 
 impl Patient {
     pub(super) fn new(socket: TcpStream) -> Patient {
-        Patient { socket, in_vain: false }
+        Patient { socket, in_vain: false, ended: false }
     }
 
     /// The outcome of a write of so many octets.
     fn written(&mut self, octets: usize, outcome: io::Result<usize>) -> io::Result<usize> {
         match outcome {
-            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            Err(error) if is_closed(&error) && !self.ended => {
                 self.in_vain = true;
                 Ok(octets)
             }
@@ -35,15 +37,22 @@ impl Patient {
     }
 }
 
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, to)
+        let before = to.filled().len();
+        let outcome = ready!(Pin::new(&mut self.socket).poll_read(context, to));
+        self.ended |= outcome.is_err() || to.filled().len() == before && to.remaining() > 0;
+        Poll::Ready(outcome)
     }
 }
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-        if self.in_vain {
+        if self.in_vain && !self.ended {
             return Poll::Ready(Ok(octets.len()));
         }
         let outcome = ready!(Pin::new(&mut self.socket).poll_write(context, octets));
@@ -56,7 +65,7 @@ impl AsyncWrite for Patient {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let octets = slices.iter().map(|slice| slice.len()).sum();
-        if self.in_vain {
+        if self.in_vain && !self.ended {
             return Poll::Ready(Ok(octets));
         }
         let outcome = ready!(Pin::new(&mut self.socket).poll_write_vectored(context, slices));

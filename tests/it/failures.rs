@@ -57,8 +57,8 @@ async fn rfc9209_2_3_each_failure_has_its_status_and_error_type() {
         ("j.test", &says_nothing),
     ];
     let proxy = Proxy::with(&names, |settings| {
-        settings.upstream.connect_timeout = Duration::from_millis(700);
-        settings.upstream.idle_timeout = Duration::from_millis(700);
+        settings.upstream.connect_timeout = Duration::from_secs(2);
+        settings.upstream.idle_timeout = Duration::from_secs(2);
     })
     .await;
     let long_label = format!("http://{}.test", "a".repeat(64));
@@ -100,7 +100,7 @@ async fn an_answer_that_is_cut_short_is_a_failure_for_every_client() {
     })
     .await;
     let proxy = Proxy::with(&[("a.test", &site)], |settings| {
-        settings.upstream.idle_timeout = Duration::from_millis(700);
+        settings.upstream.idle_timeout = Duration::from_secs(2);
     })
     .await;
     for (path, reason) in
@@ -126,12 +126,12 @@ async fn an_origin_that_goes_on_is_not_silent() {
     })
     .await;
     let proxy = Proxy::with(&[("a.test", &site)], |settings| {
-        settings.upstream.idle_timeout = Duration::from_millis(700);
+        settings.upstream.idle_timeout = Duration::from_millis(1500);
     })
     .await;
     let speaking = async {
         for _ in 0..6 {
-            robots_proxy::clock::sleep(Duration::from_millis(250)).await;
+            robots_proxy::clock::sleep(Duration::from_millis(400)).await;
             pieces.send("piece".into()).unwrap();
         }
         drop(pieces);
@@ -148,13 +148,13 @@ async fn a_slow_upload_is_no_silence_of_the_origin() {
     })
     .await;
     let proxy = Proxy::with(&[("a.test", &site)], |settings| {
-        settings.upstream.idle_timeout = Duration::from_millis(700);
+        settings.upstream.idle_timeout = Duration::from_millis(1500);
     })
     .await;
     let mut wire = Wire::to(&proxy).await;
     wire.send("POST http://a.test/x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 8\r\n\r\n").await;
     for octet in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-        robots_proxy::clock::sleep(Duration::from_millis(200)).await;
+        robots_proxy::clock::sleep(Duration::from_millis(300)).await;
         wire.send(octet).await;
     }
     let (head, body) = in_time("the answer", wire.answer()).await;

@@ -54,6 +54,20 @@ async fn the_setting_decides_and_connect_to_is_exempt() {
 }
 
 #[tokio::test]
+async fn observe_mode_lets_nobody_past_the_guard() {
+    let site = open().await;
+    let proxy = Proxy::with(&[], |settings| {
+        settings.observe = true;
+        settings.upstream.private_addresses = PrivateAddresses::Deny;
+    })
+    .await;
+    let got = ask(&proxy, &format!("http://{}/x", site.address)).await;
+    assert_eq!((got.status, got.json()["reason"].clone()), (403, json!("private-address")));
+    assert_eq!(proxy.record_of("/x").await["decision"], "refuse");
+    assert_eq!(site.connections(), 0);
+}
+
+#[tokio::test]
 async fn e1_d3_a_redirect_of_robots_txt_to_a_barred_address_is_a_failure_and_not_no_rules() {
     let inner = open().await;
     let elsewhere = format!("http://{}/robots.txt", inner.address);
