@@ -63,6 +63,11 @@ impl Body {
         body
     }
 
+    /// The empty body of an answer after which the connection speaks another protocol.
+    pub(super) fn switched(incoming: Incoming) -> Body {
+        Body { incoming, connection: None }
+    }
+
     fn give_back(&mut self) {
         if let Some((pool, origin, sender)) = self.connection.take() {
             pool.keep(origin, sender);

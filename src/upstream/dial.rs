@@ -77,6 +77,8 @@ pub enum SetupError {
 /// Opens connections.
 pub(super) struct Dialer {
     tls: TlsConnector,
+    /// The same, but offers HTTP/1.1 alone.
+    tls_http1: TlsConnector,
     connect_to: Vec<ConnectTo>,
     timeout: Duration,
     own: OnceLock<Vec<SocketAddr>>,
@@ -94,9 +96,12 @@ impl Dialer {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots(&settings.ca_files)?)
             .with_no_client_auth();
+        let mut tls_http1 = tls.clone();
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        tls_http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Dialer {
             tls: TlsConnector::from(Arc::new(tls)),
+            tls_http1: TlsConnector::from(Arc::new(tls_http1)),
             connect_to: settings.connect_to.clone(),
             timeout: settings.connect_timeout,
             own: OnceLock::new(),
@@ -111,12 +116,21 @@ impl Dialer {
 
     /// A new connection, ready for requests.
     pub(super) async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
+        self.open_by(origin, &self.tls).await
+    }
+
+    /// A new connection that speaks HTTP/1.1, since only that can be switched to another protocol.
+    pub(super) async fn open_http1(&self, origin: &Origin) -> Result<Sender, Error> {
+        self.open_by(origin, &self.tls_http1).await
+    }
+
+    async fn open_by(&self, origin: &Origin, tls: &TlsConnector) -> Result<Sender, Error> {
         let opened = clock::timeout(self.timeout, async {
             let stream = self.connect(origin).await?;
             match origin.scheme {
                 Scheme::Http => speak(stream, false).await,
                 Scheme::Https => {
-                    let stream = self.handshake(origin, stream).await?;
+                    let stream = handshake(origin, stream, tls).await?;
                     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                     speak(stream, http2).await
                 }
@@ -160,25 +174,23 @@ impl Dialer {
                 && (own.ip() == address.ip() || own.ip().is_unspecified() && address.ip().is_loopback())
         })
     }
+}
 
-    async fn handshake(
-        &self,
-        origin: &Origin,
-        stream: TcpStream,
-    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
-        let host = place(origin);
-        let name = ServerName::try_from(origin.host.as_str().to_owned())
-            .map_err(|error| Error::Tls { host: host.clone(), source: io::Error::other(error) })?;
-        self.tls.connect(name, stream).await.map_err(|source| {
-            let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            match cause {
-                Some(cause @ rustls::Error::InvalidCertificate(_)) => {
-                    Error::Certificate { host, source: cause.clone() }
-                }
-                _ => Error::Tls { host, source },
-            }
-        })
-    }
+async fn handshake(
+    origin: &Origin,
+    stream: TcpStream,
+    tls: &TlsConnector,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, Error> {
+    let host = place(origin);
+    let name = ServerName::try_from(origin.host.as_str().to_owned())
+        .map_err(|error| Error::Tls { host: host.clone(), source: io::Error::other(error) })?;
+    tls.connect(name, stream).await.map_err(|source| {
+        let cause = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match cause {
+            Some(cause @ rustls::Error::InvalidCertificate(_)) => Error::Certificate { host, source: cause.clone() },
+            _ => Error::Tls { host, source },
+        }
+    })
 }
 
 /// Host and port, for people.
@@ -207,7 +219,7 @@ where
         .max_headers(HEADERS_MAX)
         .handshake::<_, RequestBody>(io)
         .await?;
-    tokio::spawn(connection);
+    tokio::spawn(connection.with_upgrades());
     Ok(Sender::Http1(sender))
 }
 

@@ -3,8 +3,8 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 
-use super::Error;
 use super::body::RequestBody;
+use super::{Error, WebSocket};
 use crate::policy::target::Target;
 
 /// Fields about one connection, whatever `Connection` says of them.
@@ -31,6 +31,9 @@ pub fn towards_origin(
     http2: bool,
 ) -> Result<Request<RequestBody>, Error> {
     remove_hop_by_hop(request.headers_mut());
+    if request.extensions().get::<WebSocket>().is_some() {
+        switch_to_websocket(request.headers_mut());
+    }
     request.headers_mut().remove(header::HOST);
     *request.uri_mut() = match http2 {
         true => absolute(target)?,
@@ -62,6 +65,13 @@ pub fn towards_client<B>(response: &mut Response<B>) {
     // Another protocol or host for the same pages would lead the client past the proxy (RFC 7838).
     headers.remove(header::ALT_SVC);
     add_via(headers, version);
+}
+
+/// The fields that ask for a WebSocket, or grant it: of all upgrades the only one that is passed on, since behind any other there
+/// would be requests that nobody decides on.
+pub fn switch_to_websocket(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
 }
 
 /// Adds this proxy to `Via`.

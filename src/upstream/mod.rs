@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 
 pub use self::body::{Body, RequestBody};
 use self::dial::Dialer;
@@ -160,6 +160,15 @@ impl Upstream {
         Ok(Connection { upstream: Arc::clone(self), sender, reused })
     }
 
+    /// A new connection to an origin, for a WebSocket: HTTP/1.1, whatever else the origin speaks.
+    ///
+    /// # Errors
+    /// The origin cannot be reached.
+    pub async fn connect_for_websocket(self: &Arc<Self>, origin: &Origin) -> Result<Connection, Error> {
+        let sender = self.dialer.open_http1(origin).await?;
+        Ok(Connection { upstream: Arc::clone(self), sender, reused: false })
+    }
+
     async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
         let sender = self.dialer.open(origin).await?;
         self.pool.share(origin, &sender);
@@ -170,6 +179,10 @@ impl Upstream {
 /// In the extensions of an answer: its request had to be sent a second time, then.
 #[derive(Clone, Copy, Debug)]
 pub struct SentAgain(pub Instant);
+
+/// In the extensions of a request: it asks the origin to go on with WebSocket (RFC 6455 §4.1). Without it an upgrade is not passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct WebSocket;
 
 /// An open connection, ready for one request.
 #[derive(Debug)]
@@ -207,6 +220,9 @@ impl Connection {
             }
         };
         let Connection { upstream, sender, .. } = self;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(response.map(Body::switched));
+        }
         let pool = Arc::clone(&upstream.pool);
         Ok(response.map(|incoming| Body::new(incoming, pool, target.origin.clone(), sender)))
     }
