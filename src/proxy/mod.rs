@@ -10,3 +10,4 @@ mod stream;
 pub mod tls;
 mod tunnel;
 mod unreadable;
+mod websocket;

@@ -25,3 +25,4 @@ mod reports;
 mod scrapy;
 mod status_table;
 mod tunnels;
+mod websockets;
