@@ -130,10 +130,11 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         audit: Arc::clone(&audit),
         limits: Limits::new(&settings.limits),
         stopping: stopping.clone(),
+        tasks: tasks.clone(),
     };
     let drain = settings.limits.drain;
     let interception = Interception::new(leaves)?;
-    let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits, tasks: tasks.clone() });
+    let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits });
     match Socket::open(&settings.state_dir) {
         Ok(socket) => drop(tokio::spawn(socket.serve(Arc::clone(&proxy)))),
         Err(error) => {

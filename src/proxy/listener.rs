@@ -14,7 +14,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::AsyncWriteExt;
-use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::limits;
@@ -36,8 +35,6 @@ pub struct Proxy {
     pub interception: Interception,
     /// Ceilings of a connection.
     pub limits: limits::Settings,
-    /// Connections and tunnels, so that a stop can wait for them.
-    pub tasks: TaskTracker,
 }
 
 /// After a failure to accept (out of file descriptors, mostly) the next try comes this much later.
@@ -66,7 +63,7 @@ impl Proxy {
             match accepted {
                 Ok(Accepted { stream, address, tls }) => {
                     let client = Client { address, tunnel: None, permit: Arc::new(permit) };
-                    self.tasks.spawn(Arc::clone(&self).serve(stream, client, tls));
+                    self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client, tls));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");

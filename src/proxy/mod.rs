@@ -12,3 +12,4 @@ mod stream;
 pub mod tls;
 mod tunnel;
 mod unreadable;
+mod websocket;

@@ -9,14 +9,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::error::Refusal;
 use super::limits::Limits;
+use super::websocket;
 use crate::audit::{Audit, Record, Via};
 use crate::auth::Auth;
 use crate::clock;
@@ -52,6 +55,8 @@ pub struct Pipeline {
     pub limits: Limits,
     /// Cancelled when the proxy stops.
     pub stopping: CancellationToken,
+    /// Connections, tunnels and WebSockets, so that a stop can wait for them.
+    pub tasks: TaskTracker,
 }
 
 /// Where a request comes from.
@@ -93,12 +98,16 @@ impl Client {
 
 impl Pipeline {
     /// Serves a request: the origin's answer, or the proxy's own, and a record in any case.
-    pub async fn serve(&self, client: &Client, request: Request<Incoming>) -> Response<Body> {
+    pub async fn serve(&self, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
         let mut record = client.record(self, request.method());
         let rendering = Rendering::accepted(request.headers());
-        match self.walk(client, request, &mut record).await {
-            Ok(response) => response.map(|body| Body::Forwarded { body, record: Box::new(record) }),
-            Err(refusal) => refuse(refusal, rendering, record).await,
+        let websocket = websocket::asked(&mut request);
+        match (self.walk(client, request, &mut record).await, websocket) {
+            (Ok(response), Some(client_side)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                self.switch(client, client_side, response, record)
+            }
+            (Ok(response), _) => response.map(|body| Body::Forwarded { body, record: Box::new(record) }),
+            (Err(refusal), _) => refuse(refusal, rendering, record).await,
         }
     }
 
@@ -114,15 +123,16 @@ impl Pipeline {
         let standing = self.look_up(&target).await;
         let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
         let arrival = self.arrival(client, &request, &identity, &target, &decision);
+        let asked = Asked { identity: &identity, target: &target, websocket: is_websocket(&request) };
         let mut place = self.line_up(&arrival, &decision, record)?;
-        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
+        let connection = self.wait_for_turn(&mut place, &asked, &standing, &decision, record).await?;
         let lost = match self.forward(connection, place, &target, self.prepare(request), record).await {
             Err(upstream::Error::Lost(request)) => *request,
             ended => return Ok(ended?),
         };
         // The origin may have seen it start, so it goes to the end of the line.
         let mut place = self.line_up(&arrival, &decision, record)?;
-        let connection = self.wait_for_turn(&mut place, &identity, &target, &standing, &decision, record).await?;
+        let connection = self.wait_for_turn(&mut place, &asked, &standing, &decision, record).await?;
         Ok(self.forward(connection, place, &target, lost, record).await?)
     }
 
@@ -262,8 +272,7 @@ impl Pipeline {
     async fn wait_for_turn(
         &self,
         place: &mut Place,
-        identity: &Identity,
-        target: &Target,
+        asked: &Asked<'_>,
         standing: &Option<Arc<Standing>>,
         decision: &Decision,
         record: &mut Record,
@@ -277,14 +286,17 @@ impl Pipeline {
             }
             if let Some(paced) = place.is_paced() {
                 record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
-                let latest = self.look_up(target).await;
+                let latest = self.look_up(asked.target).await;
                 if !same(latest.as_ref(), standing.as_ref()) {
-                    decision = self.decide(identity, target, latest.as_deref(), record)?;
+                    decision = self.decide(asked.identity, asked.target, latest.as_deref(), record)?;
                     standing = latest;
                     continue;
                 }
             }
-            let connection = self.upstream.connect(&target.origin).await?;
+            let connection = match asked.websocket {
+                true => self.upstream.connect_for_websocket(&asked.target.origin).await?,
+                false => self.upstream.connect(&asked.target.origin).await?,
+            };
             if place.may_start(gap) {
                 return Ok(connection);
             }
@@ -310,6 +322,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, upstream::Error> {
         let is_paced = place.is_paced() == Some(true);
+        let websocket = is_websocket(&request);
         let start = place.start();
         let waited = Some(start.waited()).filter(|wait| is_paced || wait.as_millis() > 0);
         record.waited(waited);
@@ -317,6 +330,10 @@ impl Pipeline {
         let sent_again = response.extensions().get::<SentAgain>().map(|again| again.0);
         start.answered(Sign::read(response.status(), response.headers(), clock::wall()), sent_again);
         record.answered(response.status());
+        let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if switches && !(websocket && websocket::is_granted(response.headers())) {
+            return Err(upstream::Error::Protocol("it switches to a protocol that was not asked for".into()));
+        }
         self.upstream.pseudonym().towards_client(&mut response);
         if let Some(waited) = waited {
             let waited = format!("robots-proxy; wait_ms={}", waited.as_millis());
@@ -326,6 +343,32 @@ impl Pipeline {
         }
         Ok(response)
     }
+
+    /// Hands a WebSocket that the origin has granted over to a task of its own, which writes the record.
+    fn switch(
+        &self,
+        client: &Client,
+        client_side: OnUpgrade,
+        mut response: Response<upstream::Body>,
+        record: Record,
+    ) -> Response<Body> {
+        let origin_side = hyper::upgrade::on(&mut response);
+        let (client, stopping) = (client.clone(), self.stopping.clone());
+        self.tasks.spawn(websocket::serve(client_side, origin_side, record, stopping, client));
+        upstream::headers::switch_to_websocket(response.headers_mut());
+        response.map(|_| Body::own(String::new()))
+    }
+}
+
+/// What a request that waits is for.
+struct Asked<'a> {
+    identity: &'a Identity,
+    target: &'a Target,
+    websocket: bool,
+}
+
+fn is_websocket<B>(request: &Request<B>) -> bool {
+    request.extensions().get::<upstream::WebSocket>().is_some()
 }
 
 fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {

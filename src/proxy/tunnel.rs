@@ -82,7 +82,7 @@ pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Re
     let upgrade = hyper::upgrade::on(&mut request);
     let headers = std::mem::take(request.headers_mut());
     let (served, client) = (Arc::clone(proxy), client.clone());
-    proxy.tasks.spawn(async move {
+    proxy.pipeline.tasks.spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
         let stream = Ahead::new(Box::new(TokioIo::new(upgraded)) as Stream);
         if let Err(error) = serve(&served, &client, stream, accepted, headers).await {

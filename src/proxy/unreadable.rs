@@ -30,11 +30,13 @@ pub(super) struct Explained<S> {
     client: Client,
     /// Our answer, as far as it is not sent.
     ours: Vec<u8>,
+    /// WebSocket was switched to: what goes out is no HTTP any more.
+    switched: bool,
 }
 
 impl<S> Explained<S> {
     pub(super) fn new(stream: S, proxy: Arc<Proxy>, client: Client) -> Explained<S> {
-        Explained { stream, proxy, client, ours: Vec::new() }
+        Explained { stream, proxy, client, ours: Vec::new(), switched: false }
     }
 
     /// The answer that goes out instead of hyper's.
@@ -135,7 +137,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
         let this = self.get_mut();
         ready!(this.poll_ours(context))?;
         // hyper's own answer is a head and nothing else.
-        if let Some(head) = slices.first()
+        let head = slices.first().filter(|_| !this.switched);
+        this.switched |= head.is_some_and(|head| head.starts_with(b"HTTP/1.1 101 "));
+        if let Some(head) = head
             && let Some(reason) = refused_by_hyper(head)
         {
             this.ours = this.explain(reason);

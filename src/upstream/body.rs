@@ -108,6 +108,12 @@ impl Body {
         body
     }
 
+    /// The empty body of an answer after which the connection speaks another protocol.
+    pub(super) fn switched(incoming: Incoming) -> Body {
+        let silence = Silence { longest: Duration::MAX, since: None, alarm: None };
+        Body { incoming, connection: None, silence, is_head: true }
+    }
+
     fn give_back(&mut self) {
         if let Some((pool, origin, sender)) = self.connection.take() {
             pool.keep(origin, sender);

@@ -77,6 +77,8 @@ impl fmt::Display for HostPort {
 pub(super) struct Dialer {
     resolver: Resolver,
     tls: TlsConnector,
+    /// The same, but offers HTTP/1.1 alone.
+    tls_http1: TlsConnector,
     connect_to: Vec<ConnectTo>,
     parent: Option<ParentProxy>,
     guard: Guard,
@@ -103,6 +105,7 @@ impl Dialer {
         Ok(Dialer {
             resolver,
             tls: connector(&roots, &[b"h2", b"http/1.1"])?,
+            tls_http1: connector(&roots, &[b"http/1.1"])?,
             connect_to: settings.connect_to.clone(),
             parent: match &settings.proxy {
                 Some(url) => Some(ParentProxy::new(url.clone(), connector(&roots, &[b"http/1.1"])?)),
@@ -120,6 +123,15 @@ impl Dialer {
 
     /// A new connection, ready for requests.
     pub(super) async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
+        self.open_by(origin, &self.tls, true).await
+    }
+
+    /// A new connection that speaks HTTP/1.1 with the origin itself, since only that can be switched to another protocol.
+    pub(super) async fn open_http1(&self, origin: &Origin) -> Result<Sender, Error> {
+        self.open_by(origin, &self.tls_http1, false).await
+    }
+
+    async fn open_by(&self, origin: &Origin, tls: &TlsConnector, whole_urls: bool) -> Result<Sender, Error> {
         let deadline = clock::now() + self.timeout;
         let place = HostPort { host: origin.host.clone(), port: origin.port };
         let route = clock::timeout_at(deadline, self.find(&place)).await;
@@ -127,7 +139,7 @@ impl Dialer {
         let opened = clock::timeout_at(deadline, async {
             // A parent proxy takes requests in clear text as they are, unless they must go elsewhere than their URL says.
             if let (Scheme::Http, Route::Through(parent, addresses, to)) = (origin.scheme, &route)
-                && let Some(form) = parent.whole_urls().filter(|_| *to == place)
+                && let Some(form) = parent.whole_urls().filter(|_| whole_urls && *to == place)
             {
                 return speak(self.connect_to_parent(parent, addresses).await?, false, form).await;
             }
@@ -135,7 +147,7 @@ impl Dialer {
             match origin.scheme {
                 Scheme::Http => speak(stream, false, Form::Path).await,
                 Scheme::Https => {
-                    let stream = handshake(&self.tls, &place, stream).await?;
+                    let stream = handshake(tls, &place, stream).await?;
                     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                     speak(Box::new(stream), http2, Form::Path).await
                 }
@@ -242,7 +254,7 @@ async fn speak(stream: Stream, http2: bool, form: Form) -> Result<Sender, Error>
         .max_headers(HEADERS_MAX)
         .handshake::<_, RequestBody>(io)
         .await?;
-    tokio::spawn(connection);
+    tokio::spawn(connection.with_upgrades());
     Ok(Sender::Http1(sender, form))
 }
 

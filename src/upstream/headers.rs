@@ -3,8 +3,8 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 
-use super::Error;
 use super::body::RequestBody;
+use super::{Error, WebSocket};
 use crate::policy::target::{Origin, Target};
 
 /// Fields about one connection, whatever `Connection` says of them.
@@ -53,8 +53,12 @@ pub(super) fn towards_origin(
     mut request: Request<RequestBody>,
     form: &Form,
 ) -> Result<Request<RequestBody>, Error> {
+    let websocket = request.extensions().get::<WebSocket>().is_some();
     let headers = request.headers_mut();
     remove_hop_by_hop(headers);
+    if websocket {
+        switch_to_websocket(headers);
+    }
     // hyper sends no trailers that it was not told of; those of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
     headers.remove(header::TRAILER);
     for name in &REROUTING {
@@ -73,6 +77,13 @@ pub(super) fn towards_origin(
     };
     *request.version_mut() = if matches!(form, Form::Http2) { Version::HTTP_2 } else { Version::HTTP_11 };
     Ok(request)
+}
+
+/// The fields that ask for a WebSocket, or grant it: of all upgrades the only one that is passed on, since behind any other there
+/// would be requests that nobody decides on.
+pub fn switch_to_websocket(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
 }
 
 /// Host as the client spells it, where only case and a default port differ from what was decided on. A final dot or another spelling

@@ -137,6 +137,15 @@ impl Upstream {
         Ok(Connection { upstream: Arc::clone(self), sender, reused })
     }
 
+    /// A new connection to an origin, for a WebSocket: HTTP/1.1, whatever else the origin speaks.
+    ///
+    /// # Errors
+    /// The origin cannot be reached.
+    pub async fn connect_for_websocket(self: &Arc<Self>, origin: &Origin) -> Result<Connection, Error> {
+        let sender = self.dialer.open_http1(origin).await?;
+        Ok(Connection { upstream: Arc::clone(self), sender, reused: false })
+    }
+
     async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
         let sender = self.dialer.open(origin).await?;
         self.pool.share(origin, &sender);
@@ -147,6 +156,10 @@ impl Upstream {
 /// In the extensions of an answer: its request had to be sent a second time, then.
 #[derive(Clone, Copy, Debug)]
 pub struct SentAgain(pub Instant);
+
+/// In the extensions of a request: it asks the origin to go on with WebSocket (RFC 6455 §4.1). Without it an upgrade is not passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct WebSocket;
 
 /// An open connection, ready for one request.
 #[derive(Debug)]
@@ -187,6 +200,9 @@ impl Connection {
             && let Form::WholeUrl(_) = self.sender.form()
         {
             return Err(self.upstream.dialer.parent_wants_credentials());
+        }
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(response.map(Body::switched));
         }
         if !takes_trailers {
             response.headers_mut().remove(header::TRAILER);

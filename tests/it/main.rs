@@ -32,3 +32,4 @@ mod reports;
 mod scrapy;
 mod status_table;
 mod tunnels;
+mod websockets;

@@ -102,6 +102,8 @@ pub(crate) enum Raw {
     Close(Vec<u8>),
     /// Sends these octets and waits for the next request.
     Keep(Vec<u8>),
+    /// Sends these octets, and then everything that comes back to where it came from.
+    Echo(Vec<u8>),
     /// Sends one octet after the other, for ever.
     Drip(Vec<u8>),
     /// Never answers.
@@ -162,6 +164,14 @@ impl Origin {
     /// Octet by octet, in clear text.
     pub(crate) async fn raw(script: impl Fn(&Visit) -> Raw + Send + Sync + 'static) -> Origin {
         Origin::start(None, Script::Raw(Arc::new(script))).await
+    }
+
+    /// Octet by octet, inside TLS.
+    pub(crate) async fn raw_tls(
+        tls: Arc<ServerConfig>,
+        script: impl Fn(&Visit) -> Raw + Send + Sync + 'static,
+    ) -> Origin {
+        Origin::start(Some(tls), Script::Raw(Arc::new(script))).await
     }
 
     async fn start(tls: Option<Arc<ServerConfig>>, script: Script) -> Origin {
@@ -314,6 +324,13 @@ async fn serve_raw(mut stream: Stream, script: &(dyn Fn(&Visit) -> Raw + Send + 
             Raw::Close(octets) => {
                 let _ = stream.write_all(&octets).await;
                 let _ = stream.shutdown().await;
+                return;
+            }
+            Raw::Echo(octets) => {
+                let _ = stream.write_all(&octets).await;
+                let (mut from, mut to) = tokio::io::split(stream);
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+                let _ = to.shutdown().await;
                 return;
             }
             Raw::Drip(octets) => {
