@@ -61,10 +61,12 @@ impl Key {
 }
 
 impl Bots {
-    /// Notes the name that is on the tape at `at`; is anybody named?
-    pub(super) fn name(&mut self, tape: &[u8], at: u32, group: u32) -> bool {
+    /// Notes the name that is on the tape at `at`; is anybody named? A name that is not there `as_written`, since it was not UTF-8, is as a
+    /// whole no token's, but what it begins with may be.
+    pub(super) fn name(&mut self, tape: &[u8], at: u32, group: u32, as_written: bool) -> bool {
         let before = self.keys.len();
-        for key in keys(tape::name(tape, at).name) {
+        let name = tape::name(tape, at).name;
+        for key in keys(name).filter(|key| as_written || key.len() < name.len()) {
             self.keys.push(Key { name: at, len: key.len() as u32, group, delay: NONE });
         }
         self.keys.len() > before

@@ -165,8 +165,8 @@ impl Parser {
             self.remark(RemarkKind::EmptyUserAgent);
         }
         let at = self.tape.len() as u32;
-        tape::write_name(&mut self.tape, name, self.line);
-        self.has_readers |= self.bots.name(&self.tape, at, (self.groups.len() - 1) as u32);
+        let as_written = tape::write_name(&mut self.tape, name, self.line);
+        self.has_readers |= self.bots.name(&self.tape, at, (self.groups.len() - 1) as u32, as_written);
         if let Some(group) = self.groups.last_mut() {
             group.rules = self.tape.len() as u32;
         }

@@ -138,15 +138,18 @@ impl Named<'_> {
     }
 }
 
-pub(super) fn write_name(tape: &mut Vec<u8>, name: &[u8], line: u32) {
+/// Whether the name stands on the tape as it is.
+pub(super) fn write_name(tape: &mut Vec<u8>, name: &[u8], line: u32) -> bool {
     write_number(tape, name.len() as u32);
     let mut valid = tape.len();
     tape.extend_from_slice(name);
+    let is_utf8 = std::str::from_utf8(name).is_ok();
     while let Err(error) = std::str::from_utf8(&tape[valid..]) {
         valid += error.valid_up_to();
         tape[valid] = b'?';
     }
     write_number(tape, line);
+    is_utf8
 }
 
 pub(super) fn name(tape: &[u8], at: u32) -> Named<'_> {

@@ -153,6 +153,17 @@ fn a_path_without_its_slash_is_read_with_it() {
 }
 
 #[test]
+fn a_name_that_is_not_utf8_is_not_the_name_that_stands_for_it() {
+    let file = b"User-agent: \x83\nDisallow: /\n\nUser-agent: Foo\x83\nDisallow: /foo\n";
+    let robots = RobotsTxt::parse(file);
+    assert!(robots.verdict("?", b"/").allow && robots.verdict("Foo?", b"/foo").allow);
+    assert!(!robots.verdict("Foo", b"/foo").allow);
+    for token in ["?", "Foo?", "Foo", "x"] {
+        agree(file, MAX_BYTES, token, &[b"/", b"/foo"]);
+    }
+}
+
+#[test]
 fn a_parsed_file_is_shared_between_threads() {
     let robots = RobotsTxt::parse(&b"User-agent: *\nDisallow: /a/1\n".repeat(20));
     std::thread::scope(|scope| {
