@@ -96,6 +96,10 @@ struct Idle {
 /// Unused connections kept per origin: more than a browser opens to a proxy, fewer than an origin minds.
 const PER_ORIGIN_MAX: usize = 64;
 
+/// Unused connections kept in all, the one unused for longest closed for a new one: each is an open file, of which a process has 1,024
+/// by default, and a crawl of many sites seldom comes back to one.
+const TOTAL_MAX: usize = 512;
+
 impl Pool {
     pub(super) fn new(idle_timeout: Duration) -> Pool {
         Pool { idle_timeout, kept: Mutex::default() }
@@ -154,6 +158,9 @@ impl Pool {
         let now = clock::now();
         let mut kept = self.lock();
         kept.sweep(now, self.idle_timeout);
+        if kept.total() >= TOTAL_MAX {
+            kept.close_the_oldest();
+        }
         let idle = kept.by_origin.entry(origin).or_default();
         if idle.len() < PER_ORIGIN_MAX {
             idle.push(Idle { sender, since: now });
@@ -177,10 +184,65 @@ impl Kept {
             !idle.is_empty()
         });
     }
+
+    fn total(&self) -> usize {
+        self.by_origin.values().map(Vec::len).sum()
+    }
+
+    fn close_the_oldest(&mut self) {
+        let oldest = |idle: &Vec<Idle>| idle.iter().map(|connection| connection.since).min();
+        let Some((origin, Some(since))) =
+            self.by_origin.iter().map(|(origin, idle)| (origin.clone(), oldest(idle))).min_by_key(|(_, since)| *since)
+        else {
+            return;
+        };
+        if let Some(idle) = self.by_origin.get_mut(&origin) {
+            idle.retain(|connection| connection.since != since);
+            if idle.is_empty() {
+                self.by_origin.remove(&origin);
+            }
+        }
+    }
 }
 
 impl Idle {
     fn is_usable_at(&self, now: Instant, idle_timeout: Duration) -> bool {
         !self.sender.is_closed() && now.duration_since(self.since) < idle_timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hyper_util::rt::TokioIo;
+
+    use super::*;
+
+    /// A connection to nobody, and its other end.
+    async fn connection() -> (Sender, tokio::io::DuplexStream) {
+        let (near, far) = tokio::io::duplex(1024);
+        let (sender, connection) = http1::handshake::<_, RequestBody>(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        (Sender::Http1(sender, Form::Path), far)
+    }
+
+    fn origin(number: usize) -> Origin {
+        Origin::of(&format!("http://h{number}.test/").parse().unwrap()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_connections_the_one_unused_for_longest_is_closed() {
+        let pool = Pool::new(Duration::from_secs(3600));
+        let mut far_ends = Vec::new();
+        for number in 0..TOTAL_MAX + 10 {
+            let (sender, far) = connection().await;
+            pool.keep(origin(number), sender);
+            far_ends.push(far);
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(pool.lock().total(), TOTAL_MAX);
+        assert!(pool.take(&origin(9)).await.is_none() && pool.take(&origin(10)).await.is_some());
+        assert!(pool.take(&origin(TOTAL_MAX + 9)).await.is_some());
     }
 }
