@@ -82,8 +82,8 @@ pub struct Asking<'a> {
     pub host: &'a str,
     /// The request's own headers.
     pub headers: &'a HeaderMap,
-    /// The headers of the CONNECT that the request came through: what they say holds for the tunnel, unless the request
-    /// says otherwise.
+    /// The headers of the CONNECT that the request came through: what they say holds for the tunnel. A request may have a
+    /// User-Agent of its own, but no other name in the header for it.
     pub tunnel: Option<&'a HeaderMap>,
 }
 
@@ -124,10 +124,11 @@ fn contains(network: &IpNet, client: IpAddr) -> bool {
     network.contains(&client) || network.contains(&client.to_canonical())
 }
 
+/// What the CONNECT says and what the request says must be one name: with two, a bot could choose the looser rules.
 fn by_header(name: &HeaderName, asking: &Asking<'_>) -> Result<Option<Token>, MalformedIdentity> {
-    let Some(headers) = asking.headers_with(name) else { return Ok(None) };
     let mut told: Option<Token> = None;
-    for value in headers.get_all(name) {
+    let everywhere = asking.tunnel.into_iter().chain([asking.headers]);
+    for value in everywhere.flat_map(|headers| headers.get_all(name)) {
         let token =
             token_in_header(value.as_bytes()).ok_or_else(|| MalformedIdentity::NoToken { header: name.clone() })?;
         match &told {
@@ -466,9 +467,13 @@ mod tests {
         type Lines = &'static [(&'static str, &'static str)];
         let cases: [(Lines, Lines, &str); 8] = [
             (&[], &[("robots-agent", "TunnelBot")], "TunnelBot header"),
-            (&[("robots-agent", "InnerBot")], &[("robots-agent", "TunnelBot")], "InnerBot header"),
+            (
+                &[("robots-agent", "InnerBot")],
+                &[("robots-agent", "TunnelBot")],
+                "robots-agent names both TunnelBot and InnerBot: send one of them",
+            ),
             (&[("robots-agent", "a b")], &[("robots-agent", "TunnelBot")], MALFORMED),
-            (&[("robots-agent", "InnerBot")], &[("robots-agent", "a b")], "InnerBot header"),
+            (&[("robots-agent", "InnerBot")], &[("robots-agent", "a b")], MALFORMED),
             (&[("user-agent", "InnerBot/1")], &[("robots-agent", "TunnelBot")], "TunnelBot header"),
             (&[("user-agent", "InnerBot/1")], &[("user-agent", "TunnelBot/1")], "InnerBot user-agent"),
             (&[], &[("user-agent", "TunnelBot/1")], "TunnelBot user-agent"),

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod decision;
+pub mod framing;
 pub mod hold;
 pub mod host;
 pub mod identity;

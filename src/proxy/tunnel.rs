@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
+use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -36,7 +37,7 @@ pub(super) async fn open(
 ) -> Result<Option<Ahead<Stream>>, Failure> {
     stream.take(connect.length);
     let admitted = match connect.has_content() {
-        true => Err(Refusal::new(Reason::BadRequest, "a CONNECT has no content")),
+        true => Err(has_content()),
         false => admit(proxy, client, &connect.target, &connect.headers).await,
     };
     match admitted {
@@ -65,7 +66,11 @@ pub(super) async fn open(
 /// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
 pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
     let target = request.uri().to_string();
-    let tunnel = match admit(proxy, client, &target, request.headers()).await {
+    let admitted = match request.body().is_end_stream() {
+        true => admit(proxy, client, &target, request.headers()).await,
+        false => Err(has_content()),
+    };
+    let tunnel = match admitted {
         Ok(tunnel) => tunnel,
         Err(refusal) => return refuse(proxy, client, &target, request.headers(), refusal).await,
     };
@@ -82,10 +87,15 @@ pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Re
     Response::new(Body::Own(Full::default()))
 }
 
+/// What that content would be can be read in two ways.
+fn has_content() -> Refusal {
+    Refusal::new(Reason::BadRequest, "a CONNECT has no content (RFC 9110 section 9.3.6)")
+}
+
 /// Where a CONNECT goes, if its client may use the proxy: what it says of itself here holds for all requests inside.
 async fn admit(proxy: &Proxy, client: &Client, target: &str, headers: &HeaderMap) -> Result<Tunnel, Refusal> {
     if client.tunnel.is_some() {
-        return Err(Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT"));
+        return Err(Refusal::new(Reason::MethodNotAllowed, "a CONNECT inside a CONNECT is not served"));
     }
     let tunnel = target.parse()?;
     proxy.pipeline.authenticate(client, headers).await?;

@@ -110,7 +110,7 @@ async fn a_refused_connect_is_explained_and_leaves_the_connection_to_the_next() 
         assert_eq!(status(&head), "400", "{target}: {head}");
         assert!(head.contains("proxy-status: robots-proxy; error=http_request_error"), "{head}");
         assert!(body.contains("\"reason\": \"bad-request\""), "{target}: {body}");
-        let record = proxy.record_of(target).await;
+        let record = proxy.record_of(target.rsplit('@').next().unwrap()).await;
         assert_eq!((&record["method"], &record["reason"]), (&json!("CONNECT"), &json!("bad-request")));
     }
     wire.send("CONNECT b.test:80 HTTP/1.1\r\n\r\n").await;
