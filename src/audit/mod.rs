@@ -20,6 +20,7 @@ use crate::policy::decision::Decision;
 use crate::policy::identity::Identity;
 use crate::policy::reason::Reason;
 use crate::policy::standing::Standing;
+use crate::policy::target::without_user;
 use crate::robots::status::Note;
 
 /// Where records go, and which.
@@ -164,7 +165,7 @@ impl Record {
 
     /// What was asked for: the URL, or what the request line held where that is no URL.
     pub fn asked(&mut self, url: String) {
-        self.entry.url = url;
+        self.entry.url = if url.contains('@') { without_user(&url) } else { url };
     }
 
     /// The client's own User-Agent, and the user it gave to the proxy.

@@ -113,8 +113,16 @@ impl Answer {
                 ),
             );
         }
-        if self.of == Reason::AuthenticationRequired {
-            headers.insert(header::PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"robots-proxy\""));
+        match self.of {
+            Reason::AuthenticationRequired => {
+                headers.insert(header::PROXY_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"robots-proxy\""));
+            }
+            // RFC 9110 §15.5.6 wants the list; every other method is passed on as well.
+            Reason::MethodNotAllowed => {
+                let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+                headers.insert(header::ALLOW, allowed);
+            }
+            _ => {}
         }
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -223,7 +231,7 @@ impl Answer {
                  (ca.permitted), or let it pass uninspected (upstream.passthrough)."
             }
             Reason::AuthorityMismatch => "Open a new connection for the other host.",
-            Reason::BadRequest | Reason::HeaderTooLarge | Reason::NotHttp | Reason::Loop => {
+            Reason::BadRequest | Reason::MethodNotAllowed | Reason::HeaderTooLarge | Reason::NotHttp | Reason::Loop => {
                 "The request was not sent anywhere. Correct it, and send it again."
             }
             Reason::UpstreamDns => "Check the host's name. If it is right, try again later.",

@@ -37,6 +37,8 @@ pub enum Reason {
     AuthorityMismatch,
     /// The request is malformed, or can be read in two ways.
     BadRequest,
+    /// TRACE, or a CONNECT inside a CONNECT.
+    MethodNotAllowed,
     /// The head of the request is larger than `limits.header_bytes`.
     HeaderTooLarge,
     /// A tunnel carries neither TLS nor HTTP.
@@ -108,6 +110,7 @@ impl Reason {
             }
             AuthorityMismatch => row("authority-mismatch", 421, DENIED, "Not the host of this tunnel"),
             BadRequest => row("bad-request", 400, "http_request_error", "Bad request"),
+            MethodNotAllowed => row("method-not-allowed", 405, DENIED, "This method is not passed on"),
             HeaderTooLarge => {
                 row("header-too-large", 431, "http_request_error", "The head of the request is too large")
             }

@@ -221,6 +221,9 @@ impl Target {
     /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
     pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
         let host_field = host_field(version, headers)?;
+        if version == Version::HTTP_2 {
+            agree(uri, host_field, tunnel.map_or(Scheme::Http, |tunnel| tunnel.scheme))?;
+        }
         let origin = match tunnel {
             None => Origin::of(uri)?,
             Some(tunnel) => inside(uri, host_field, tunnel)?,
@@ -308,6 +311,16 @@ fn inside(uri: &Uri, host_field: Option<&str>, tunnel: &Tunnel) -> Result<Origin
     Ok(origin.unwrap_or_else(|| Origin { scheme: tunnel.scheme, host: tunnel.host.clone(), port: tunnel.port }))
 }
 
+/// HTTP/2 has `:authority` in the place of Host; a client that sends both, and different ones, asks for two things (RFC 9113 §8.3.1).
+fn agree(uri: &Uri, host_field: Option<&str>, scheme: Scheme) -> Result<(), BadTarget> {
+    let (Some(authority), Some(host_field)) = (uri.authority(), host_field) else { return Ok(()) };
+    let read = |text| split_authority(text).map(|(host, port)| (host, port.unwrap_or(scheme.default_port())));
+    match read(authority.as_str())? == read(host_field)? {
+        true => Ok(()),
+        false => Err(BadTarget::Malformed(format!(":authority is {authority}, but Host is {host_field}"))),
+    }
+}
+
 /// `host[:port]`; user information is refused, since it is how a link pretends to be of another host.
 fn split_authority(text: &str) -> Result<(Host, Option<u16>), BadTarget> {
     let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
@@ -331,6 +344,16 @@ fn split_authority(text: &str) -> Result<(Host, Option<u16>), BadTarget> {
         _ => return Err(bad("has an impossible port")),
     };
     Ok((Host::parse(host)?, port))
+}
+
+/// A target for people and records, whatever it is, without a user name and password.
+pub fn without_user(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    match text[start..end].rfind('@') {
+        Some(at) => format!("{}{}", &text[..start], &text[start + at + 1..]),
+        None => text.to_owned(),
+    }
 }
 
 /// Path and query as they will be sent: at least `/`.
@@ -374,6 +397,21 @@ mod tests {
             ("https://a.test:443/", "https://a.test/"),
         ] {
             assert_eq!(target(line, &["a.test"], None).as_deref(), Ok(shown), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (text, shown) in [
+            ("http://a:b@c.test/x@y?z@w", "http://c.test/x@y?z@w"),
+            ("http://a:b@c@d.test", "http://d.test"),
+            ("a:b@c.test:443", "c.test:443"),
+            ("http://c.test/a@b", "http://c.test/a@b"),
+            ("/a@b", "/a@b"),
+            ("*", "*"),
+            ("", ""),
+        ] {
+            assert_eq!(without_user(text), shown);
         }
     }
 

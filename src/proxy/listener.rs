@@ -4,9 +4,10 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::{Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -24,6 +25,7 @@ use super::tls::{Failure, Interception};
 use super::tunnel;
 use super::unreadable::{self, Explained};
 use crate::clock;
+use crate::policy::framing::Ambiguous;
 use crate::policy::opening::Opening;
 use crate::policy::reason::Reason;
 
@@ -106,7 +108,8 @@ impl Proxy {
                     let detail =
                         "TLS on a port for plain HTTP: name the proxy as http://, or give it a listener with https://";
                     tracing::warn!(client = %client.address, "{detail}");
-                    drop(unreadable::explanation(self, client, Reason::BadRequest, detail));
+                    // There is nobody to read it, but it writes the record.
+                    unreadable::explanation(self, client, Reason::BadRequest, detail);
                     return Ok(());
                 }
                 Opening::TooLarge => {
@@ -127,8 +130,14 @@ impl Proxy {
         client: &Client,
         http2: bool,
     ) -> Result<(), Failure> {
-        let service = service_fn(|request| {
+        let stream = Explained::new(stream, Arc::clone(self), client.clone());
+        let (ambiguous, count) = (stream.ambiguous(), AtomicU64::new(0));
+        let service = service_fn(|mut request: Request<Incoming>| {
             let (proxy, client) = (Arc::clone(self), client.clone());
+            let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
+            if ambiguous.load(Ordering::Relaxed) == nth {
+                request.extensions_mut().insert(Ambiguous { nth });
+            }
             async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -148,7 +157,6 @@ impl Proxy {
         if http2 {
             builder = builder.http2_only();
         }
-        let stream = Explained::new(stream, Arc::clone(self), client.clone());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
@@ -159,11 +167,18 @@ impl Proxy {
     }
 
     async fn answer(self: &Arc<Self>, client: &Client, request: Request<Incoming>) -> Response<Body> {
-        let is_head = request.method() == Method::HEAD;
-        let response = match *request.method() {
+        let (is_head, version) = (request.method() == Method::HEAD, request.version());
+        let mut response = match *request.method() {
             Method::CONNECT => tunnel::connect(self, client, request).await,
             _ => self.pipeline.serve(client, request).await,
         };
+        // SECURITY: where a request could be read in two ways, so could what comes behind it.
+        if response.status() == StatusCode::BAD_REQUEST
+            && matches!(response.body(), Body::Own(_))
+            && version < Version::HTTP_2
+        {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if is_head { without_body(response) } else { response }
     }
 }

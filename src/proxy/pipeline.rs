@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::OwnedSemaphorePermit;
@@ -26,6 +26,7 @@ use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
 use crate::policy::decision::{self, Decision};
+use crate::policy::framing::{self, Ambiguous};
 use crate::policy::hold::Sign;
 use crate::policy::identity::{self, Asking, Identity};
 use crate::policy::reason::Reason;
@@ -146,6 +147,7 @@ impl Pipeline {
         let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
         record.asked(target.to_string());
+        has_one_reading(request)?;
         Ok(target)
     }
 
@@ -307,6 +309,9 @@ impl Pipeline {
     fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
         let mut request = request.map(RequestBody::Client);
         request.headers_mut().remove(&self.identity.header);
+        for name in &REROUTING {
+            request.headers_mut().remove(name);
+        }
         let version = request.version();
         self.upstream.pseudonym().add_via(request.headers_mut(), version);
         request
@@ -359,6 +364,31 @@ impl Pipeline {
         response.map(|_| Body::own(String::new()))
     }
 }
+
+/// Whether a request ends at one place, and its method is not TRACE, which would send credentials back to a script.
+fn has_one_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
+    let bad = |detail| Err(Refusal::new(Reason::BadRequest, detail));
+    match request {
+        _ if request.extensions().get::<Ambiguous>().is_some() => {
+            bad("the request has both Content-Length and Transfer-Encoding")
+        }
+        _ if !framing::is_understood(request.headers()) => {
+            bad("the only Transfer-Encoding that is understood is chunked")
+        }
+        _ if request.method() == Method::TRACE => Err(Refusal::new(Reason::MethodNotAllowed, "TRACE is not passed on")),
+        _ => Ok(()),
+    }
+}
+
+/// SECURITY: fields by which some servers serve another path or host than the one that was decided on. Nobody but a proxy in front of
+/// the origin has a reason to send them.
+const REROUTING: [HeaderName; 5] = [
+    HeaderName::from_static("x-original-url"),
+    HeaderName::from_static("x-rewrite-url"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-forwarded-path"),
+];
 
 /// What a request that waits is for.
 struct Asked<'a> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
+use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -73,7 +74,8 @@ pub(super) async fn open(
 /// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
 pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
     let target = request.uri().to_string();
-    let accepted = match admit(proxy, client, &target, request.headers(), false).await {
+    let has_content = !request.body().is_end_stream();
+    let accepted = match admit(proxy, client, &target, request.headers(), has_content).await {
         Ok(accepted) => accepted,
         Err((refusal, record)) => {
             return pipeline::refuse(refusal, Rendering::accepted(request.headers()), record).await;
@@ -128,11 +130,12 @@ async fn check(
     headers: &HeaderMap,
     has_content: bool,
 ) -> Result<Tunnel, Refusal> {
+    // What that content would be can be read in two ways.
     if has_content {
-        return Err(Refusal::new(Reason::BadRequest, "a CONNECT has no content"));
+        return Err(Refusal::new(Reason::BadRequest, "a CONNECT has no content (RFC 9110 section 9.3.6)"));
     }
     if client.tunnel.is_some() {
-        return Err(Refusal::new(Reason::BadRequest, "a CONNECT inside a CONNECT"));
+        return Err(Refusal::new(Reason::MethodNotAllowed, "a CONNECT inside a CONNECT is not served"));
     }
     let tunnel = target.parse()?;
     proxy.pipeline.authenticate(client, headers).await?;

@@ -3,10 +3,12 @@
 //! hyper turns such a request away with a bare 400, 414 or 431 before any code of ours hears of it. Its sender deserves a sentence
 //! and the log a line, so what goes to the client is looked at, and an answer of hyper's own is replaced by one of ours. It is told
 //! apart by what it lacks: every other answer names this proxy, in `Via` or in `Proxy-Status`. HTTP/2 has no such answers.
+//! What comes from the client is looked at, too, for the one thing that hyper mends: see `policy/framing.rs`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use super::listener::Proxy;
 use super::pipeline::Client;
 use crate::clock;
 use crate::policy::answer::Rendering;
+use crate::policy::framing::Framing;
 use crate::policy::reason::Reason;
 use crate::upstream;
 
@@ -32,11 +35,27 @@ pub(super) struct Explained<S> {
     ours: Vec<u8>,
     /// WebSocket was switched to: what goes out is no HTTP any more.
     switched: bool,
+    framing: Framing,
+    /// Which request of the connection is the one with two ends, counted from 1; 0 is none.
+    ambiguous: Arc<AtomicU64>,
 }
 
 impl<S> Explained<S> {
     pub(super) fn new(stream: S, proxy: Arc<Proxy>, client: Client) -> Explained<S> {
-        Explained { stream, proxy, client, ours: Vec::new(), switched: false }
+        Explained {
+            stream,
+            proxy,
+            client,
+            ours: Vec::new(),
+            switched: false,
+            framing: Framing::default(),
+            ambiguous: Arc::default(),
+        }
+    }
+
+    /// Tells which request of the connection has two ends.
+    pub(super) fn ambiguous(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.ambiguous)
     }
 
     /// The answer that goes out instead of hyper's.
@@ -167,7 +186,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        if let Err(ambiguous) = this.framing.follow(&buffer.filled()[before..]) {
+            this.ambiguous.store(ambiguous.nth, Ordering::Relaxed);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

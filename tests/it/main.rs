@@ -8,6 +8,7 @@ mod support;
 
 mod answers;
 mod browser;
+mod bypass;
 mod command_line;
 mod connects;
 mod copies;

@@ -149,19 +149,6 @@ async fn bytes_behind_a_refused_body_are_no_request() {
 }
 
 #[tokio::test]
-async fn rfc9112_6_1_of_two_lengths_the_chunks_count_and_the_connection_ends() {
-    let (site, proxy) = site().await;
-    let hidden = "GET http://a.test/hidden HTTP/1.1\r\nHost: a.test\r\n\r\n";
-    let both = "Host: a.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked";
-    let got = exchange(&proxy, format!("POST http://a.test/x HTTP/1.1\r\n{both}\r\n\r\n0\r\n\r\n{hidden}")).await;
-    assert_eq!(got.matches("HTTP/1.1 ").count(), 1, "{got}");
-    for visit in site.pages() {
-        assert_eq!(visit.path, "/x");
-        assert!(!visit.headers.contains_key("content-length"), "{:?}", visit.headers);
-    }
-}
-
-#[tokio::test]
 async fn a_refused_upload_is_answered_without_asking_for_it() {
     let (site, proxy) = site().await;
     let mut wire = Wire::to(&proxy).await;

@@ -120,16 +120,6 @@ async fn a_tunnel_to_an_address_goes_by_the_name_inside() {
 }
 
 #[tokio::test]
-async fn a_tunnel_inside_a_tunnel_is_refused() {
-    let site = tls().await;
-    let proxy = Proxy::before(&[("a.test", &site)]).await;
-    let mut wire = Wire::tunnel(&proxy, "a.test:443").await.tls(&proxy, "a.test", &[b"http/1.1"]).await;
-    wire.send("CONNECT b.test:443 HTTP/1.1\r\nHost: b.test:443\r\n\r\n").await;
-    let (head, _) = wire.answer().await;
-    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-}
-
-#[tokio::test]
 async fn the_certificate_is_for_the_host_short_lived_and_comes_with_its_ca() {
     let site = tls().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
