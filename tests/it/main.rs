@@ -12,6 +12,7 @@ mod bypass;
 mod command_line;
 mod connects;
 mod copies;
+mod floods;
 mod forwarding;
 mod holds;
 mod line;
