@@ -214,6 +214,23 @@ async fn bypass_c3_fields_that_name_another_path_stay_behind() {
 }
 
 #[tokio::test]
+async fn case_22_what_is_about_one_connection_stays_on_it() {
+    let (clear, tls, proxy) = sites().await;
+    let url = format!("http://ann:secret@{}", proxy.address);
+    for page in ["http://b.test/x", "https://a.test/x"] {
+        let fields =
+            ["-H", "Connection: x-secret, close", "-H", "X-Secret: 1", "-H", "Keep-Alive: 5", "-H", "TE: gzip"];
+        let got = proxy.curl(&[&["--http1.1", "--proxy", &url], &fields[..], &[page]].concat()).await;
+        assert_eq!((got.exit, got.status), (0, 200), "{page}: {}", got.error);
+    }
+    for visit in [clear.pages(), tls.pages()].concat() {
+        for name in ["x-secret", "connection", "keep-alive", "te", "proxy-authorization", "proxy-connection"] {
+            assert!(!visit.headers.contains_key(name), "{name}: {:?}", visit.headers);
+        }
+    }
+}
+
+#[tokio::test]
 async fn bypass_c12_a_connect_inside_a_connect_is_405() {
     let (_clear, tls, proxy) = sites().await;
     let mut wire = Wire::tunnel(&proxy, "a.test:443").await.tls(&proxy, "a.test", &[b"http/1.1"]).await;

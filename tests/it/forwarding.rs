@@ -22,7 +22,7 @@ fn large() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn each_protocol_of_the_client_meets_each_of_the_origin() {
+async fn case_01_each_protocol_of_the_client_meets_each_of_the_origin() {
     let script = |visit: &super::support::origin::Visit| Reply::of_site(OPEN, visit);
     let one = Origin::tls(authority::every_name(&[b"http/1.1"]), script).await;
     let two = Origin::tls(authority::every_name(&[b"h2"]), script).await;
@@ -55,7 +55,7 @@ async fn each_protocol_of_the_client_meets_each_of_the_origin() {
 }
 
 #[tokio::test]
-async fn every_method_is_decided_alike_and_passed_on() {
+async fn bypass_c1_every_method_is_decided_alike_and_passed_on() {
     let site = Origin::https(|visit| Reply::of_site(OPEN, visit)).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"] {
@@ -70,7 +70,7 @@ async fn every_method_is_decided_alike_and_passed_on() {
 }
 
 #[tokio::test]
-async fn h2c_does_not_lead_past_the_proxy() {
+async fn bypass_c6_h2c_does_not_lead_past_the_proxy() {
     let site = Origin::http(|visit| Reply::of_site(OPEN, visit)).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     // curl asks for the upgrade in clear text.
@@ -109,7 +109,7 @@ async fn connections_to_an_origin_are_kept_and_shared() {
 }
 
 #[tokio::test]
-async fn a_client_connection_serves_many_requests() {
+async fn case_02_03_a_client_connection_serves_many_requests() {
     let site = Origin::https(|visit| match visit.path.as_str() {
         "/304" => Reply::with(304, &[("etag", "\"x\"")], ""),
         "/204" => Reply::status(204, ""),
@@ -140,7 +140,7 @@ async fn a_client_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn head_keeps_the_origins_length() {
+async fn case_03_head_keeps_the_origins_length() {
     let head = || Raw::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 1488324\r\n\r\n".to_vec());
     let site = Origin::raw(move |visit| if visit.is_robots() { Raw::ok("") } else { head() }).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
@@ -181,7 +181,7 @@ async fn large_bodies_go_through_whole_in_both_directions() {
 }
 
 #[tokio::test]
-async fn an_answer_arrives_piece_by_piece_as_it_is_sent() {
+async fn case_08_an_answer_arrives_piece_by_piece_as_it_is_sent() {
     for option in ["--http1.0", "--http1.1", "--http2"] {
         let (pieces, body) = mpsc::unbounded_channel();
         let body = Mutex::new(Some(body));
@@ -208,7 +208,7 @@ async fn an_answer_arrives_piece_by_piece_as_it_is_sent() {
 }
 
 #[tokio::test]
-async fn an_upload_arrives_piece_by_piece_as_it_is_sent() {
+async fn case_08_an_upload_arrives_piece_by_piece_as_it_is_sent() {
     for option in ["--http1.1", "--http2"] {
         let (tell, mut told) = mpsc::unbounded_channel();
         let site = Origin::https(move |visit| match visit.path.as_str() {

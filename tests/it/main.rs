@@ -15,6 +15,7 @@ mod copies;
 mod failures;
 mod faithful;
 mod flat;
+mod floods;
 mod forwarding;
 mod holds;
 mod line;

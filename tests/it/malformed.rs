@@ -129,7 +129,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn bytes_behind_a_refused_body_are_no_request() {
+async fn bypass_c15_bytes_behind_a_refused_body_are_no_request() {
     let (site, proxy) = site().await;
     let hidden = "GET http://a.test/hidden HTTP/1.1\r\nHost: a.test\r\n\r\n";
     let request = format!(
@@ -149,7 +149,7 @@ async fn bytes_behind_a_refused_body_are_no_request() {
 }
 
 #[tokio::test]
-async fn a_refused_upload_is_answered_without_asking_for_it() {
+async fn case_07_a_refused_upload_is_answered_without_asking_for_it() {
     let (site, proxy) = site().await;
     let mut wire = Wire::to(&proxy).await;
     wire.send("PUT http://a.test/private/x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10000000\r\nExpect: 100-continue\r\n\r\n")
@@ -160,7 +160,7 @@ async fn a_refused_upload_is_answered_without_asking_for_it() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_each_decided_and_answered_in_order() {
+async fn bypass_c13_pipelined_requests_are_each_decided_and_answered_in_order() {
     let (site, proxy) = site().await;
     let mut wire = Wire::to(&proxy).await;
     let request = |path: &str| format!("GET http://a.test{path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
@@ -175,7 +175,7 @@ async fn pipelined_requests_are_each_decided_and_answered_in_order() {
 }
 
 #[tokio::test]
-async fn the_proxy_is_not_asked_through_itself() {
+async fn bypass_a15_the_proxy_is_not_asked_through_itself() {
     let (_site, proxy) = site().await;
     let got = proxy.curl(&["-H", "Accept: application/json", &format!("{}/", proxy.url())]).await;
     let problem = got.json();
@@ -184,7 +184,7 @@ async fn the_proxy_is_not_asked_through_itself() {
 }
 
 #[tokio::test]
-async fn spellings_of_one_target_are_decided_alike() {
+async fn case_16_17_spellings_of_one_target_are_decided_alike() {
     let (site, proxy) = site().await;
     for url in [
         "http://A.TEST/private/x",

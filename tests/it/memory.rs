@@ -33,7 +33,7 @@ async fn sites() -> u16 {
 }
 
 /// Memory of a process in use, in octets.
-fn resident(process: u32) -> u64 {
+pub(super) fn resident(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024

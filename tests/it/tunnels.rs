@@ -22,7 +22,7 @@ async fn tls() -> Origin {
 }
 
 #[tokio::test]
-async fn clear_text_in_a_tunnel_is_inspected_like_any_request() {
+async fn case_18_bypass_c6_c7_clear_text_in_a_tunnel_is_inspected_like_any_request() {
     let site = clear().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     for option in ["--http1.1", "--http2-prior-knowledge"] {
@@ -39,7 +39,7 @@ async fn clear_text_in_a_tunnel_is_inspected_like_any_request() {
 }
 
 #[tokio::test]
-async fn what_is_neither_tls_nor_http_is_closed_and_recorded() {
+async fn case_19_bypass_c8_what_is_neither_tls_nor_http_is_closed_and_recorded() {
     let site = clear().await;
     let proxy = Proxy::with(&[("a.test:22", &site)], |settings| {
         settings.limits.header_timeout = Duration::from_millis(500);
@@ -61,7 +61,7 @@ async fn what_is_neither_tls_nor_http_is_closed_and_recorded() {
 }
 
 #[tokio::test]
-async fn rfc9110_15_5_20_another_host_inside_a_tunnel_is_421() {
+async fn bypass_a3_another_host_inside_a_tunnel_is_421() {
     let (one, other) = (tls().await, tls().await);
     let proxy = Proxy::before(&[("a.test", &one), ("b.test", &other)]).await;
     for option in ["--http1.1", "--http2"] {
@@ -80,7 +80,7 @@ async fn rfc9110_15_5_20_another_host_inside_a_tunnel_is_421() {
 }
 
 #[tokio::test]
-async fn an_absolute_url_inside_a_tunnel_must_be_of_its_host() {
+async fn bypass_b8_an_absolute_url_inside_a_tunnel_must_be_of_its_host() {
     let (one, other) = (tls().await, tls().await);
     let proxy = Proxy::before(&[("a.test", &one), ("b.test", &other)]).await;
     let mut wire = Wire::tunnel(&proxy, "a.test:443").await.tls(&proxy, "a.test", &[b"http/1.1"]).await;
@@ -95,7 +95,7 @@ async fn an_absolute_url_inside_a_tunnel_must_be_of_its_host() {
 }
 
 #[tokio::test]
-async fn an_origin_may_be_an_address() {
+async fn case_14_bypass_a12_an_origin_may_be_an_address() {
     let (clear, tls) = (clear().await, tls().await);
     let proxy = Proxy::before(&[]).await;
     for (url, origin) in [(format!("http://{}", clear.address), &clear), (format!("https://{}", tls.address), &tls)] {
@@ -107,7 +107,7 @@ async fn an_origin_may_be_an_address() {
 }
 
 #[tokio::test]
-async fn a_tunnel_to_an_address_goes_by_the_name_inside() {
+async fn case_13_a_tunnel_to_an_address_goes_by_the_name_inside() {
     let site = tls().await;
     let proxy = Proxy::before(&[("a.test", &site), ("127.0.0.1:443", &site)]).await;
     let mut wire = Wire::tunnel(&proxy, "127.0.0.1:443").await.tls(&proxy, "a.test", &[b"http/1.1"]).await;
@@ -120,7 +120,7 @@ async fn a_tunnel_to_an_address_goes_by_the_name_inside() {
 }
 
 #[tokio::test]
-async fn the_certificate_is_for_the_host_short_lived_and_comes_with_its_ca() {
+async fn case_10_the_certificate_is_for_the_host_short_lived_and_comes_with_its_ca() {
     let site = tls().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     let (address, ca) = (proxy.address.to_string(), proxy.ca());
