@@ -120,6 +120,34 @@ async fn case_13_a_tunnel_to_an_address_goes_by_the_name_inside() {
 }
 
 #[tokio::test]
+async fn bypass_a4_the_certificate_follows_the_server_name_and_the_rules_the_connect() {
+    let site = tls().await;
+    let proxy = Proxy::before(&[("a.test", &site), ("b.test", &site)]).await;
+    let mut wire = Wire::tunnel(&proxy, "a.test:443").await.tls(&proxy, "b.test", &[b"http/1.1"]).await;
+    for (host, path, status) in [("a.test", "/x", "200"), ("a.test", "/private/x", "403"), ("b.test", "/x", "421")] {
+        wire.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
+        let (head, _) = wire.answer().await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{host}{path}: {head}");
+    }
+    assert!(site.visits().iter().all(|visit| visit.authority == "a.test"));
+}
+
+#[tokio::test]
+async fn bypass_c9_without_a_server_name_the_certificate_is_for_the_connect() {
+    let site = tls().await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    let openssl = Command::new("openssl")
+        .args(["s_client", "-proxy", &proxy.address.to_string(), "-connect", "a.test:443", "-noservername"])
+        .args(["-verify_return_error", "-verify_hostname", "a.test", "-CAfile"])
+        .arg(proxy.ca())
+        .stdin(std::process::Stdio::null())
+        .output();
+    let output = in_time("openssl", openssl).await.expect("openssl is installed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Verify return code: 0 (ok)"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
 async fn case_10_the_certificate_is_for_the_host_short_lived_and_comes_with_its_ca() {
     let site = tls().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
