@@ -43,20 +43,25 @@ impl Delays {
     }
 }
 
-/// One spelling that finds a group.
+/// One spelling that finds a group. Kept small, as a file may be nothing but names, each with two of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
-    /// Where the line's name is on the tape; the key is its beginning.
-    pub(super) name: u32,
-    len: u32,
+    /// Where the line's name is on the tape, and in the lowest bit whether the key is the whole of it or its beginning.
+    name: u32,
     /// The group, or the first of the groups whose rules it stands for.
     pub(super) group: u32,
     delay: u32,
 }
 
 impl Key {
+    /// Where the line's name is on the tape.
+    pub(super) fn name(&self) -> u32 {
+        self.name >> 1
+    }
+
     pub(super) fn text<'a>(&self, tape: &'a [u8]) -> &'a [u8] {
-        &tape::name(tape, self.name).name[..self.len as usize]
+        let name = tape::name(tape, self.name()).name;
+        if self.name & 1 == 1 { name } else { beginning(name) }
     }
 }
 
@@ -67,7 +72,8 @@ impl Bots {
         let before = self.keys.len();
         let name = tape::name(tape, at).name;
         for key in keys(name).filter(|key| as_written || key.len() < name.len()) {
-            self.keys.push(Key { name: at, len: key.len() as u32, group, delay: NONE });
+            let is_whole = u32::from(key.len() == name.len());
+            self.keys.push(Key { name: at << 1 | is_whole, group, delay: NONE });
         }
         self.keys.len() > before
     }
@@ -177,17 +183,20 @@ pub(super) fn names(name: &[u8], token: &[u8]) -> bool {
 /// What finds a name: the product token it begins with, and the whole of it where that is more. A star, also with a remark behind it, is
 /// everyone; an empty name is nobody.
 fn keys(name: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let (one, other) = match name {
-        [b'*'] | [b'*', b' ' | b'\t' | 0x0B | 0x0C, ..] => (STAR, &[][..]),
+    let beginning = beginning(name);
+    let whole = if beginning == STAR || beginning.len() == name.len() { &[] } else { name };
+    [beginning, whole].into_iter().filter(|key| !key.is_empty())
+}
+
+/// The product token that a name begins with; the star of everyone.
+fn beginning(name: &[u8]) -> &[u8] {
+    match name {
+        [b'*'] | [b'*', b' ' | b'\t' | 0x0B | 0x0C, ..] => STAR,
         name => {
-            let token = name
-                .iter()
-                .take_while(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_'))
-                .count();
-            (&name[..token], if token < name.len() { name } else { &[] })
+            let is_of_token = |octet: &&u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_');
+            &name[..name.iter().take_while(is_of_token).count()]
         }
-    };
-    [one, other].into_iter().filter(|key| !key.is_empty())
+    }
 }
 
 fn compare(one: &[u8], other: &[u8]) -> Ordering {

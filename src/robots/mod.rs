@@ -133,7 +133,7 @@ impl RobotsTxt {
             }
         }
         let Some(found) = best else {
-            return Verdict { allow: true, group: Some(self.group(first.name, first.group)), rule: None };
+            return Verdict { allow: true, group: Some(self.group(first.name(), first.group)), rule: None };
         };
         let rule = tape::rule(&self.tape, found.at);
         Verdict { allow: rule.is_allow(), group: Some(self.group_of(&rule, keys)), rule: Some(Rule::of(&rule)) }
@@ -232,7 +232,7 @@ impl RobotsTxt {
     /// The group that a rule stands in, by the name that fits the keys it was asked with.
     fn group_of(&self, rule: &Written<'_>, keys: &[Key]) -> Group<'_> {
         let place = self.groups.partition_point(|group| group.rules <= rule.at) - 1;
-        let by_key = keys.iter().find(|key| key.group as usize == place).map(|key| key.name);
+        let by_key = keys.iter().find(|key| key.group as usize == place).map(|key| key.name());
         let name = by_key.or_else(|| {
             let token = keys.first()?.text(&self.tape);
             let mut names = tape::names(&self.tape, self.groups[place].names, self.groups[place].rules);

@@ -31,6 +31,7 @@ fn at_most_twice_the_text_of_the_densest_files() {
         ("rules with two forms", lines(10_000, &|n| format!("Disallow: /wiki/Talk%3A{n:x}\n"))),
         ("named again and again", lines(10_000, &|n| format!("User-agent: *\nDisallow: /{n:x}\n"))),
         ("many bots", lines(10_000, &|n| format!("User-agent: bot{n:x}\nDisallow: /\n\n"))),
+        ("many versioned bots", lines(20_000, &|n| format!("User-agent: b{n:x}/\n"))),
         ("many delays", lines(10_000, &|n| format!("User-agent: bot{n:x}\nCrawl-delay: {n}\nDisallow:\n\n"))),
     ] {
         let text = format!("User-agent: *\n{text}");
