@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::OwnedSemaphorePermit;
@@ -32,7 +32,7 @@ use crate::policy::identity::{self, Asking, Identity};
 use crate::policy::reason::Reason;
 use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
-use crate::policy::target::{self, Target, Tunnel};
+use crate::policy::target::{Target, Tunnel};
 use crate::queue::{Arrival, Place, Queue, Visitor};
 use crate::upstream::{self, RequestBody, SentAgain, Upstream};
 
@@ -139,7 +139,7 @@ impl Pipeline {
 
     /// What is asked for: one target, which everything after this line goes by.
     fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
-        record.asked(target::shown(request.uri()));
+        record.asked(request.uri().to_string());
         self.limits.request(client.address.ip())?;
         if self.upstream.pseudonym().is_in(request.headers()) {
             return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));
@@ -309,9 +309,6 @@ impl Pipeline {
     fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
         let mut request = request.map(RequestBody::Client);
         request.headers_mut().remove(&self.identity.header);
-        for name in &REROUTING {
-            request.headers_mut().remove(name);
-        }
         let version = request.version();
         self.upstream.pseudonym().add_via(request.headers_mut(), version);
         request
@@ -379,16 +376,6 @@ fn has_one_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
         _ => Ok(()),
     }
 }
-
-/// SECURITY: fields by which some servers serve another path or host than the one that was decided on. Nobody but a proxy in front of
-/// the origin has a reason to send them.
-const REROUTING: [HeaderName; 5] = [
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-rewrite-url"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-path"),
-];
 
 /// What a request that waits is for.
 struct Asked<'a> {

@@ -105,8 +105,7 @@ async fn admit(
 ) -> Result<Accepted, (Refusal, Record)> {
     let record = || {
         let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
-        // SECURITY: what stands before an @ may be a password.
-        record.asked(target.rsplit_once('@').map_or(target, |(_, host)| host).to_owned());
+        record.asked(target.to_owned());
         record
     };
     let tunnel = match check(proxy, client, target, headers, has_content).await {
