@@ -1,32 +1,31 @@
 //! The configuration file: the only place that knows TOML.
 //!
-//! The structs here have the shape of the file, and `contract` names; each part has settings of its own and does not know how they
-//! are written. Defaults come from the parts, so that they stand in one place. Unknown keys are mistakes, because a misspelt limit
+//! Each section has a file with the shape it has in TOML and the way from there to the settings of its part, which does not know how
+//! they are written. Defaults come from the parts, so that they stand in one place. Unknown keys are mistakes, because a misspelt limit
 //! that is ignored is worse than a proxy that does not start.
 
+mod audit;
+mod auth;
+mod ca;
+mod identity;
+mod limits;
 mod load;
+mod pace;
 mod read;
-mod settings;
+mod robots;
 mod units;
+mod upstream;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::load::{LoadError, Loaded};
 pub use self::read::{Mistake, read};
-use self::units::{Rate, Size, Span, Text};
-use crate::ca::Permit;
-use crate::lookup::{self, fetch};
-use crate::policy::host::HostPattern;
-use crate::policy::identity::{self, Source, Token};
-use crate::policy::pacing;
-use crate::proxy::limits;
+use self::units::Text;
+use crate::app;
 use crate::proxy::socket::Listen;
-use crate::upstream::{self, HostPort, ParentUrl};
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,14 +35,14 @@ pub struct Config {
     mode: Mode,
     #[serde(skip_serializing_if = "Option::is_none")]
     state_dir: Option<PathBuf>,
-    ca: Ca,
-    identity: Identity,
-    auth: Auth,
-    robots: Robots,
-    pace: Pace,
-    audit: Audit,
-    upstream: Upstream,
-    limits: Limits,
+    ca: ca::Ca,
+    identity: identity::Identity,
+    auth: auth::Auth,
+    robots: robots::Robots,
+    pace: pace::Pace,
+    audit: audit::Audit,
+    upstream: upstream::Upstream,
+    limits: limits::Limits,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,274 +53,41 @@ enum Mode {
     Observe,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Ca {
-    dir: PathBuf,
-    leaf_ttl: Span,
-    permitted: Vec<Text<Permit>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Identity {
-    order: Vec<Text<Source>>,
-    header: Text<http::HeaderName>,
-    default: Text<Token>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    map: Vec<MapEntry>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MapEntry {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client: Option<Text<Network>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user_agent: Option<Text<regex::Regex>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<Text<HostPattern>>,
-    token: Text<Token>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Auth {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    htpasswd: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Robots {
-    user_agent: String,
-    status_policy: Policy,
-    ttl: Span,
-    min_ttl: Span,
-    retry: Span,
-    stale_for: Span,
-    timeout: Span,
-    max_bytes: Size,
-    max_redirects: usize,
-    max_copies: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Policy {
-    Careful,
-    Rfc9309,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Pace {
-    default_delay: Span,
-    min_delay: Span,
-    max_delay: Span,
-    max_wait: Span,
-    navigation_wait: Span,
-    hold_max: Span,
-    overlap: bool,
-    shared: Shared,
-    max_queue: usize,
-    requisites: Requisites,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Shared {
-    Bot,
-    Host,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Requisites {
-    Burst,
-    Paced,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Audit {
-    path: PathBuf,
-    record: Which,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Which {
-    Blocked,
-    All,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Upstream {
-    ca_files: Vec<PathBuf>,
-    connect_to: BTreeMap<Text<HostPort>, Text<HostPort>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    proxy: Option<Text<ParentUrl>>,
-    private_addresses: Addresses,
-    passthrough: Vec<Text<HostPattern>>,
-    connect_timeout: Span,
-    idle_timeout: Span,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Addresses {
-    Allow,
-    Deny,
-    Auto,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Limits {
-    connections: usize,
-    per_client: Text<Rate>,
-    header_timeout: Span,
-    header_bytes: Size,
-    drain: Span,
-}
-
 impl Default for Config {
     fn default() -> Config {
         Config {
             listen: vec![Text(Listen::Http(SocketAddr::from(([127, 0, 0, 1], 3128))))],
             mode: Mode::Enforce,
             state_dir: None,
-            ca: Ca::default(),
-            identity: Identity::default(),
-            auth: Auth::default(),
-            robots: Robots::default(),
-            pace: Pace::default(),
-            audit: Audit::default(),
-            upstream: Upstream::default(),
-            limits: Limits::default(),
+            ca: ca::Ca::default(),
+            identity: identity::Identity::default(),
+            auth: auth::Auth::default(),
+            robots: robots::Robots::default(),
+            pace: pace::Pace::default(),
+            audit: audit::Audit::default(),
+            upstream: upstream::Upstream::default(),
+            limits: limits::Limits::default(),
         }
     }
 }
 
-impl Default for Ca {
-    fn default() -> Ca {
-        Ca { dir: "certs".into(), leaf_ttl: Span(Duration::from_secs(7 * 24 * 3600)), permitted: Vec::new() }
-    }
-}
-
-impl Default for Identity {
-    fn default() -> Identity {
-        let identity::Settings { order, header, default, .. } = identity::Settings::default();
-        Identity {
-            order: order.into_iter().map(Text).collect(),
-            header: Text(header),
-            default: Text(default),
-            map: Vec::new(),
+impl Config {
+    /// The settings of the parts; relative paths start from `base`, and `state` is the state folder where none is named.
+    pub fn settings_in(&self, base: &Path, state: &Path) -> app::Settings {
+        app::Settings {
+            listen: self.listen.iter().map(|listen| listen.0.in_folder(base)).collect(),
+            observe: self.mode == Mode::Observe,
+            state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
+            ca: self.ca.settings_in(base),
+            auth: self.auth.settings_in(base),
+            identity: self.identity.settings(),
+            lookup: self.robots.lookup(),
+            fetch: self.robots.fetch(),
+            pace: self.pace.settings(),
+            audit: self.audit.settings_in(base),
+            upstream: self.upstream.settings_in(base),
+            limits: self.limits.settings(),
         }
-    }
-}
-
-impl PartialEq for MapEntry {
-    fn eq(&self, other: &MapEntry) -> bool {
-        let pattern = |entry: &MapEntry| entry.user_agent.as_ref().map(|pattern| pattern.0.as_str().to_owned());
-        (&self.user, &self.client, &self.host, &self.token) == (&other.user, &other.client, &other.host, &other.token)
-            && pattern(self) == pattern(other)
-    }
-}
-
-impl Default for Robots {
-    fn default() -> Robots {
-        let (lookup, fetch) = (lookup::Settings::default(), fetch::Settings::default());
-        Robots {
-            user_agent: fetch.user_agent,
-            status_policy: Policy::Careful,
-            ttl: Span(lookup.lifetimes.ttl),
-            min_ttl: Span(lookup.lifetimes.min_ttl),
-            retry: Span(lookup.lifetimes.retry),
-            stale_for: Span(lookup.stale_for),
-            timeout: Span(fetch.timeout),
-            max_bytes: Size(lookup.max_bytes),
-            max_redirects: fetch.max_redirects,
-            max_copies: lookup.max_copies,
-        }
-    }
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        let pace = pacing::Settings::default();
-        Pace {
-            default_delay: Span(pace.default_delay),
-            min_delay: Span(pace.min_delay),
-            max_delay: Span(pace.max_delay),
-            max_wait: Span(pace.max_wait),
-            navigation_wait: Span(pace.navigation_wait),
-            hold_max: Span(pace.hold_max),
-            overlap: pace.overlap,
-            shared: Shared::Bot,
-            max_queue: pace.max_queue,
-            requisites: Requisites::Burst,
-        }
-    }
-}
-
-impl Default for Audit {
-    fn default() -> Audit {
-        Audit { path: "audit.jsonl".into(), record: Which::Blocked }
-    }
-}
-
-impl Default for Upstream {
-    fn default() -> Upstream {
-        let upstream = upstream::Settings::default();
-        Upstream {
-            ca_files: Vec::new(),
-            connect_to: BTreeMap::new(),
-            proxy: None,
-            private_addresses: Addresses::Auto,
-            passthrough: Vec::new(),
-            connect_timeout: Span(upstream.connect_timeout),
-            idle_timeout: Span(upstream.idle_timeout),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        let limits = limits::Settings::default();
-        Limits {
-            connections: limits.connections,
-            per_client: Text(Rate { number: None, period: Duration::from_secs(1) }),
-            header_timeout: Span(limits.header_timeout),
-            header_bytes: Size(limits.header_bytes),
-            drain: Span(limits.drain),
-        }
-    }
-}
-
-/// A network in CIDR notation, or one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network(ipnet::IpNet);
-
-impl std::str::FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Network, String> {
-        let address = || text.parse::<std::net::IpAddr>().map(ipnet::IpNet::from);
-        text.parse()
-            .or_else(|_| address())
-            .map(Network)
-            .map_err(|_| format!("{text:?} is no network such as \"192.0.2.0/24\""))
-    }
-}
-
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -1,0 +1,68 @@
+//! `[upstream]`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::units::{Span, Text};
+use crate::policy::address::PrivateAddresses;
+use crate::policy::host::HostPattern;
+use crate::upstream::{self, ConnectTo, HostPort, ParentUrl};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Upstream {
+    ca_files: Vec<PathBuf>,
+    connect_to: BTreeMap<Text<HostPort>, Text<HostPort>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proxy: Option<Text<ParentUrl>>,
+    private_addresses: Addresses,
+    passthrough: Vec<Text<HostPattern>>,
+    connect_timeout: Span,
+    idle_timeout: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Addresses {
+    Allow,
+    Deny,
+    Auto,
+}
+
+impl Default for Upstream {
+    fn default() -> Upstream {
+        let upstream = upstream::Settings::default();
+        Upstream {
+            ca_files: Vec::new(),
+            connect_to: BTreeMap::new(),
+            proxy: None,
+            private_addresses: Addresses::Auto,
+            passthrough: Vec::new(),
+            connect_timeout: Span(upstream.connect_timeout),
+            idle_timeout: Span(upstream.idle_timeout),
+        }
+    }
+}
+
+impl Upstream {
+    /// Relative paths start from `base`.
+    pub(super) fn settings_in(&self, base: &Path) -> upstream::Settings {
+        upstream::Settings {
+            ca_files: self.ca_files.iter().map(|file| base.join(file)).collect(),
+            connect_to: (self.connect_to.iter())
+                .map(|(from, to)| ConnectTo { from: from.0.clone(), to: to.0.clone() })
+                .collect(),
+            proxy: self.proxy.as_ref().map(|url| url.0.clone()),
+            private_addresses: match self.private_addresses {
+                Addresses::Allow => PrivateAddresses::Allow,
+                Addresses::Deny => PrivateAddresses::Deny,
+                Addresses::Auto => PrivateAddresses::Auto,
+            },
+            passthrough: self.passthrough.iter().map(|pattern| pattern.0.clone()).collect(),
+            connect_timeout: self.connect_timeout.0,
+            idle_timeout: self.idle_timeout.0,
+        }
+    }
+}
