@@ -13,6 +13,7 @@ pub(super) struct Limits {
     connections: usize,
     per_client: Text<Rate>,
     header_timeout: Span,
+    body_timeout: Span,
     header_bytes: Size,
     drain: Span,
 }
@@ -24,6 +25,7 @@ impl Default for Limits {
             connections: limits.connections,
             per_client: Text(Rate { number: None, period: Duration::from_secs(1) }),
             header_timeout: Span(limits.header_timeout),
+            body_timeout: Span(limits.body_timeout),
             header_bytes: Size(limits.header_bytes),
             drain: Span(limits.drain),
         }
@@ -36,6 +38,7 @@ impl Limits {
             connections: self.connections,
             per_client: self.per_client.0.number.map(|number| (number, self.per_client.0.period)),
             header_timeout: self.header_timeout.0,
+            body_timeout: self.body_timeout.0,
             header_bytes: self.header_bytes.0,
             drain: self.drain.0,
         }

@@ -41,6 +41,8 @@ pub enum Reason {
     MethodNotAllowed,
     /// The head of the request is larger than `limits.header_bytes`.
     HeaderTooLarge,
+    /// The body of the request stopped coming for `limits.body_timeout`.
+    RequestTimeout,
     /// A tunnel carries neither TLS nor HTTP.
     NotHttp,
     /// The proxy was asked to fetch from itself.
@@ -114,6 +116,7 @@ impl Reason {
             HeaderTooLarge => {
                 row("header-too-large", 431, "http_request_error", "The head of the request is too large")
             }
+            RequestTimeout => row("request-timeout", 408, "http_request_error", "The request did not come to its end"),
             NotHttp => row("not-http", 400, "http_request_error", "Neither TLS nor HTTP"),
             Loop => row("loop", 508, "proxy_loop_detected", "The proxy was asked to fetch from itself"),
             Stopping => row("stopping", 503, "connection_limit_reached", "The proxy is stopping"),

@@ -133,6 +133,9 @@ pub fn reason_of(error: &upstream::Error) -> Reason {
         PrivateAddress { .. } => Reason::PrivateAddress,
         Closed(_) | Lost(_) => Reason::UpstreamClosed,
         Silent(_) => Reason::UpstreamTimeout,
+        Upload(upstream::Fault::Stalled(_)) => Reason::RequestTimeout,
+        Upload(upstream::Fault::Unreadable(_)) => Reason::BadRequest,
+        Upload(upstream::Fault::Gone) => Reason::ClientGone,
         Protocol(_) => Reason::UpstreamProtocol,
     }
 }

@@ -21,6 +21,8 @@ pub struct Settings {
     pub per_client: Option<(NonZeroU32, Duration)>,
     /// To receive a request head.
     pub header_timeout: Duration,
+    /// To receive the next piece of a request's body.
+    pub body_timeout: Duration,
     /// Octets of a request head.
     pub header_bytes: usize,
     /// How long running requests may take to finish when the proxy stops.
@@ -33,6 +35,7 @@ impl Default for Settings {
             connections: 10_000,
             per_client: None,
             header_timeout: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(60),
             header_bytes: 64 * 1024,
             drain: Duration::from_secs(30),
         }
@@ -43,6 +46,8 @@ impl Default for Settings {
 pub struct Limits {
     connections: Arc<Semaphore>,
     per_client: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    /// To receive the next piece of a request's body.
+    pub(super) body_timeout: Duration,
     clock: DefaultClock,
 }
 
@@ -58,6 +63,7 @@ impl Limits {
         Limits {
             connections: Arc::new(Semaphore::new(settings.connections)),
             per_client: quota.map(RateLimiter::keyed),
+            body_timeout: settings.body_timeout,
             clock: DefaultClock::default(),
         }
     }

@@ -172,8 +172,8 @@ impl Proxy {
             Method::CONNECT => tunnel::connect(self, client, request).await,
             _ => self.pipeline.serve(client, request).await,
         };
-        // SECURITY: where a request could be read in two ways, so could what comes behind it.
-        if response.status() == StatusCode::BAD_REQUEST
+        // SECURITY: where a request could be read in two ways, so could what comes behind it. Behind one that never ended nothing comes.
+        if matches!(response.status(), StatusCode::BAD_REQUEST | StatusCode::REQUEST_TIMEOUT)
             && matches!(response.body(), Body::Own(_))
             && version < Version::HTTP_2
         {

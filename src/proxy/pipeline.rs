@@ -307,7 +307,7 @@ impl Pipeline {
 
     /// The request without what is for the proxy alone.
     fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
-        let mut request = request.map(RequestBody::Client);
+        let mut request = request.map(|body| RequestBody::of_client(body, self.limits.body_timeout));
         request.headers_mut().remove(&self.identity.header);
         let version = request.version();
         self.upstream.pseudonym().add_via(request.headers_mut(), version);

@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::body::RequestBody;
 use super::guard::Guard;
 use super::headers::Form;
 use super::parent::ParentProxy;
@@ -26,6 +25,7 @@ use super::pool::Sender;
 use super::race::race;
 use super::resolve::Resolver;
 use super::tls::{SetupError, connector, handshake, roots};
+use super::upload::RequestBody;
 use super::{Error, Settings};
 use crate::clock;
 use crate::policy::target::{Host, Origin, Scheme};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Request;
 
-use super::RequestBody;
+use super::{Fault, RequestBody};
 use crate::policy::reason::Reason;
 
 /// What went wrong on the way to an origin.
@@ -105,6 +105,9 @@ pub enum Error {
     /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
     #[error("the connection ended before an answer")]
     Lost(Box<Request<RequestBody>>),
+    /// The client did not send its request to the end.
+    #[error(transparent)]
+    Upload(Fault),
     /// Nothing came for too long, before the answer or in the middle of it.
     #[error("the host was silent for {} s", .0.as_secs_f32())]
     Silent(Duration),

@@ -3,7 +3,7 @@
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version};
 
-use super::body::RequestBody;
+use super::upload::RequestBody;
 use super::{Error, WebSocket};
 use crate::policy::target::{Origin, Target};
 

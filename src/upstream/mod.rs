@@ -16,6 +16,7 @@ mod pool;
 mod race;
 mod resolve;
 mod tls;
+mod upload;
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -27,8 +28,7 @@ use std::time::{Duration, Instant};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
-use self::body::Progress;
-pub use self::body::{Body, RequestBody};
+pub use self::body::Body;
 use self::dial::Dialer;
 pub use self::dial::{ConnectTo, HostPort, Io, Stream};
 pub use self::error::Error;
@@ -37,6 +37,7 @@ pub use self::parent::ParentUrl;
 use self::pool::{Lost, Pool, Sender};
 use self::resolve::Resolver;
 pub use self::tls::SetupError;
+pub use self::upload::{Fault, RequestBody};
 use crate::clock;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
@@ -178,6 +179,7 @@ impl Connection {
     pub async fn send(mut self, target: &Target, request: Request<RequestBody>) -> Result<Response<Body>, Error> {
         let copy = if self.reused { repeatable(&request) } else { None };
         let is_head = request.method() == Method::HEAD;
+        let upload = request.body().progress();
         let takes_trailers = headers::takes_trailers(request.headers());
         let mut response = match self.exchange(target, request).await? {
             Ok(response) => response,
@@ -208,8 +210,8 @@ impl Connection {
             response.headers_mut().remove(header::TRAILER);
         }
         let Connection { upstream, sender, .. } = self;
-        let (pool, origin) = (Arc::clone(&upstream.pool), target.origin.clone());
-        Ok(response.map(|incoming| Body::new(incoming, (pool, origin, sender), upstream.longest_silence, is_head)))
+        let connection = (Arc::clone(&upstream.pool), target.origin.clone(), sender);
+        Ok(response.map(|incoming| Body::new(incoming, connection, upstream.longest_silence, upload, is_head)))
     }
 
     /// Sends a request on this connection, and waits for the head of the answer as long as the body goes on or the silence is short.
@@ -218,16 +220,19 @@ impl Connection {
         target: &Target,
         request: Request<RequestBody>,
     ) -> Result<Result<Response<Incoming>, Lost>, Error> {
-        let progress = Arc::new(Progress::default());
-        let request = towards_origin(target, request, self.sender.form())?.map(|body| body.counted(&progress));
+        let upload = request.body().progress();
+        let request = towards_origin(target, request, self.sender.form())?;
         let longest_silence = self.upstream.longest_silence;
         let mut sending = pin!(self.sender.send(request));
         loop {
-            let before = progress.pieces();
-            match clock::timeout(longest_silence, sending.as_mut()).await {
-                Some(ended) => return Ok(ended),
-                None if progress.pieces() == before => return Err(Error::Silent(longest_silence)),
-                None => {}
+            let before = upload.pieces();
+            let ended = clock::timeout(longest_silence, sending.as_mut()).await;
+            match (ended, upload.fault()) {
+                (Some(Err(_)), Some(fault)) => return Err(Error::Upload(fault)),
+                (Some(ended), _) => return Ok(ended),
+                // The client's silence has a limit of its own.
+                (None, _) if upload.is_awaited() || upload.pieces() != before => {}
+                (None, _) => return Err(Error::Silent(longest_silence)),
             }
         }
     }

@@ -12,8 +12,8 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 
-use super::body::RequestBody;
 use super::headers::Form;
+use super::upload::RequestBody;
 use crate::clock;
 use crate::policy::target::Origin;
 

@@ -34,4 +34,5 @@ mod reports;
 mod scrapy;
 mod status_table;
 mod tunnels;
+mod uploads;
 mod websockets;

@@ -1,0 +1,222 @@
+//! The body of a request, on its way from the client to the origin.
+//!
+//! A client that stops in the middle would hold its connection, its place among `limits.connections` and the origin for ever. So the
+//! time is taken while the origin waits for the client, and only then: an origin that takes nothing is not the client's fault, nor is
+//! the client's silence the origin's. How far the body is, and whose fault its end was, is seen by whoever waits for the answer.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::FutureExt;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::clock;
+
+/// The body of a request.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// What the client sends.
+    Client(Upload),
+    /// Nothing.
+    Empty,
+}
+
+/// What a client sends, as it comes.
+#[derive(Debug)]
+pub struct Upload {
+    incoming: Incoming,
+    silence: Silence,
+    progress: Arc<Progress>,
+}
+
+/// What a client did to its own request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It sent nothing more for so long.
+    #[error("the client sent nothing more of the request's body for {} s", .0.as_secs_f32())]
+    Stalled(Duration),
+    /// It sent what is no body.
+    #[error("the body of the request cannot be read: {0}")]
+    Unreadable(String),
+    /// It went away.
+    #[error("the client went away before it had sent the whole body")]
+    Gone,
+}
+
+/// How far a body is.
+#[derive(Debug, Default)]
+pub(super) struct Progress(Mutex<Far>);
+
+#[derive(Debug, Default)]
+struct Far {
+    pieces: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// The origin is to take what has come.
+    #[default]
+    Sent,
+    /// The client is to send the next piece.
+    Awaited,
+    /// All has gone.
+    Over,
+    /// It has ended too early.
+    Failed(Fault),
+}
+
+impl Progress {
+    /// Of a request without a body.
+    fn over() -> Progress {
+        Progress(Mutex::new(Far { pieces: 0, stage: Stage::Over }))
+    }
+
+    /// Pieces so far.
+    pub(super) fn pieces(&self) -> u64 {
+        self.lock().pieces
+    }
+
+    /// Whether it is the client that is waited for.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.lock().stage, Stage::Awaited)
+    }
+
+    /// Whether all has gone.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.lock().stage, Stage::Over)
+    }
+
+    /// Why it has ended too early, if it has.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        match &self.lock().stage {
+            Stage::Failed(fault) => Some(fault.clone()),
+            _ => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Far> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestBody {
+    /// A client's body, each piece of which may be waited for as long as `patience`.
+    pub fn of_client(incoming: Incoming, patience: Duration) -> RequestBody {
+        match incoming.is_end_stream() {
+            true => RequestBody::Empty,
+            false => RequestBody::Client(Upload { incoming, silence: Silence::of(patience), progress: Arc::default() }),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        match self {
+            RequestBody::Client(upload) => Arc::clone(&upload.progress),
+            RequestBody::Empty => Arc::new(Progress::over()),
+        }
+    }
+}
+
+impl Upload {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) else {
+            self.progress.lock().stage = Stage::Awaited;
+            ready!(self.silence.poll_too_long(context));
+            return Poll::Ready(Some(Err(Fault::Stalled(self.silence.longest()))));
+        };
+        self.silence.is_broken();
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| Fault::of(&error))))
+    }
+}
+
+impl Fault {
+    fn of(error: &hyper::Error) -> Fault {
+        let cause = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+        match cause {
+            Some(cause) if matches!(cause.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+                Fault::Unreadable(cause.to_string())
+            }
+            _ => Fault::Gone,
+        }
+    }
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        let RequestBody::Client(upload) = self.get_mut() else { return Poll::Ready(None) };
+        let piece = ready!(upload.poll_piece(context));
+        let mut far = upload.progress.lock();
+        far.pieces += 1;
+        far.stage = match &piece {
+            Some(Err(fault)) => Stage::Failed(fault.clone()),
+            Some(Ok(_)) if !upload.incoming.is_end_stream() => Stage::Sent,
+            Some(Ok(_)) | None => Stage::Over,
+        };
+        drop(far);
+        Poll::Ready(piece)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            RequestBody::Client(upload) => upload.incoming.is_end_stream(),
+            RequestBody::Empty => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            RequestBody::Client(upload) => upload.incoming.size_hint(),
+            RequestBody::Empty => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// How long the next piece has been waited for; a client that does not take the last one is not the origin's silence. The alarm is set
+/// once and asked anew when it rings, since setting one for each piece of a download would cost more than the piece.
+pub(super) struct Silence {
+    longest: Duration,
+    since: Option<Instant>,
+    alarm: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+}
+
+impl Silence {
+    pub(super) fn of(longest: Duration) -> Silence {
+        Silence { longest, since: None, alarm: None }
+    }
+
+    /// How long it may be.
+    pub(super) fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// Something has come.
+    pub(super) fn is_broken(&mut self) {
+        self.since = None;
+    }
+
+    pub(super) fn poll_too_long(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.since.get_or_insert_with(clock::now) + self.longest;
+        loop {
+            ready!(self.alarm.get_or_insert_with(|| Box::pin(clock::sleep_until(until))).poll_unpin(context));
+            self.alarm = None;
+            if clock::now() >= until {
+                return Poll::Ready(());
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Silence").field("longest", &self.longest).finish_non_exhaustive()
+    }
+}
