@@ -4,6 +4,12 @@
 //! when it is dropped: a client that hangs up in the middle of a wait is recorded like any other. A refusal is on disk before the
 //! client has it. Credentials and cookies have no field here, so they cannot be written.
 
+pub mod chain;
+mod log;
+mod query;
+mod rotated;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::net::IpAddr;
@@ -13,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
+pub use self::query::Query;
+pub use self::rotated::{compressed, files};
 pub use self::writer::{Audit, OpenError};
 use crate::clock;
 use crate::policy::answer::Answer;
@@ -30,6 +38,52 @@ pub struct Settings {
     pub path: Option<PathBuf>,
     /// Which requests are recorded.
     pub record: Which,
+    /// The file is rotated when it has so many octets; 0 is never.
+    pub rotate: u64,
+    /// So many rotated files stay.
+    pub keep: usize,
+    /// What becomes of query strings.
+    pub query: Query,
+    /// What a disk that takes no records means.
+    pub on_failure: OnFailure,
+    /// Each record names the hash of the one before it.
+    pub chain: bool,
+    /// What each record says of the configuration.
+    pub config: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            path: None,
+            record: Which::default(),
+            rotate: 100 << 20,
+            keep: 10,
+            query: Query::default(),
+            on_failure: OnFailure::default(),
+            chain: false,
+            config: String::new(),
+        }
+    }
+}
+
+/// What a disk that takes no records means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Requests are served all the same.
+    #[default]
+    Serve,
+    /// No request is served until it takes records again.
+    Stop,
+}
+
+impl OnFailure {
+    fn consequence(self) -> &'static str {
+        match self {
+            OnFailure::Serve => "requests are served all the same",
+            OnFailure::Stop => "requests are refused until it takes records again",
+        }
+    }
 }
 
 /// Which requests are recorded.
@@ -97,8 +151,13 @@ struct Entry {
     bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// What became of the query of `url`, where it is not all there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<&'static str>,
     duration_ms: u64,
     version: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    config: String,
 }
 
 /// The robots.txt that was decided by.
@@ -153,6 +212,7 @@ impl Record {
                 Via::Connect => "connect",
             },
             version: env!("CARGO_PKG_VERSION"),
+            config: audit.settings().config.clone(),
             ..Entry::default()
         };
         Record { audit: Arc::clone(audit), began: clock::now(), reason: None, observed: false, entry, written: false }
@@ -280,7 +340,7 @@ impl Record {
         self.audit.write(line).await;
     }
 
-    /// The line, once, where the settings want it.
+    /// The end of the record, which each request comes to once: its decision, and its line where the settings want it.
     fn finish(&mut self) -> Option<Vec<u8>> {
         if std::mem::replace(&mut self.written, true) {
             return None;
@@ -298,9 +358,28 @@ impl Record {
             return None;
         }
         self.entry.duration_ms = milliseconds(clock::now().duration_since(self.began));
+        self.entry.redact(self.audit.settings().query);
         let mut line = serde_json::to_vec(&self.entry).unwrap_or_default();
         line.push(b'\n');
         Some(line)
+    }
+}
+
+impl Entry {
+    /// Leaves out what of query strings is not to be recorded, wherever a URL stands.
+    fn redact(&mut self, query: Query) {
+        if let Some(detail) = &mut self.detail {
+            *detail = query.redact_in(detail, &self.url).into_owned();
+        }
+        if let Some(url) = query.redacted(&self.url) {
+            self.url = url;
+            self.query = Some(query.as_str());
+        }
+        if let Some(url) = self.robots.as_mut().and_then(|robots| robots.final_url.as_mut())
+            && let Some(redacted) = query.redacted(url)
+        {
+            *url = redacted;
+        }
     }
 }
 

@@ -1,138 +1,329 @@
-//! The file behind the audit log.
+//! The thread that writes the audit log.
 //!
-//! A thread of its own writes, so that a slow disk holds up no other request; each record is one `write` to a file opened for
-//! appending, so that several processes may share it. What waits to be written is bounded: a record that finds the queue full is
-//! counted as lost, and so is one that the disk does not take.
+//! A thread of its own writes, so that a slow disk holds up no other request. What waits to be written is bounded. Records that the disk
+//! does not take are kept, up to a bound, and tried again every second, so that a disk that was full for a while costs nothing and its
+//! recovery is noticed without a request; what finds no place is counted as lost. Rotated files are compressed by a second thread.
 
-use std::fs::{File, OpenOptions};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc as std_mpsc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Settings, Which};
+use super::log::{Appended, Log};
+use super::rotated::Names;
+use super::{OnFailure, Settings, Which};
+use crate::clock;
 
 /// Records that may wait for the disk: a few seconds of a busy proxy, about 10 MB.
 const WAITING_MAX: usize = 10_000;
 
+/// Records that the disk did not take and that are tried again, about 1 MB.
+const UNWRITTEN_MAX: usize = 1000;
+
+/// Records that are written before the lock of the log is given to another process.
+const BATCH: usize = 256;
+
+/// Between two tries to write what the disk did not take.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long an answer waits for a disk that neither takes nor refuses its record, such as one at the end of a broken network.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The audit log is opened once and shared by all requests.
 #[derive(Debug)]
 pub struct Audit {
-    which: Which,
-    path: Option<PathBuf>,
+    settings: Settings,
     queue: mpsc::Sender<Message>,
-    counts: Arc<Counts>,
+    state: Arc<State>,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
+#[derive(Debug)]
+struct State {
     written: AtomicU64,
-    failed: AtomicU64,
+    lost: AtomicU64,
+    is_healthy: AtomicBool,
 }
 
-struct Message {
-    line: Vec<u8>,
-    written: Option<oneshot::Sender<()>>,
+enum Message {
+    /// A record; the sender is told when it has been tried.
+    Record(Vec<u8>, Option<oneshot::Sender<()>>),
+    /// Everything before it has been tried.
+    Flush(oneshot::Sender<()>),
+    Reopen(oneshot::Sender<io::Result<()>>),
 }
 
 /// The log cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the audit log {}: {source}; set audit.path to a file that can be written", path.display())]
-pub struct OpenError {
-    path: PathBuf,
-    source: io::Error,
+pub enum OpenError {
+    /// Not for writing.
+    #[error("cannot open the audit log {}: {source}; set audit.path to a file that can be read and written", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// A chain goes on where it was left, and standard output cannot be read.
+    #[error("audit.chain needs a file: set audit.path to one, or audit.chain to false")]
+    NoFileToChain,
+    /// No thread.
+    #[error("the audit log's thread does not start: {0}; the system's limit of threads is reached")]
+    Thread(io::Error),
 }
 
 impl Audit {
     /// Opens the log for appending, and starts its thread.
     ///
     /// # Errors
-    /// The file cannot be opened for writing.
+    /// The file cannot be opened for reading and writing.
     pub fn open(settings: &Settings) -> Result<Arc<Audit>, OpenError> {
-        let file: Box<dyn Write + Send> = match &settings.path {
-            None => Box::new(io::stdout()),
-            Some(path) => Box::new(append(path).map_err(|source| OpenError { path: path.clone(), source })?),
+        let out = match &settings.path {
+            None if settings.chain => return Err(OpenError::NoFileToChain),
+            None => Out::Standard(io::stdout()),
+            Some(path) => {
+                let failed = |source| OpenError::Unwritable { path: path.clone(), source };
+                let log = Log::open(path, settings.rotate, settings.chain).map_err(failed)?;
+                let tidying = Tidying::start(log.names().clone(), settings.keep).map_err(OpenError::Thread)?;
+                Out::File(Box::new(log), tidying)
+            }
         };
         let (queue, messages) = mpsc::channel(WAITING_MAX);
-        let counts = Arc::new(Counts::default());
-        let counted = Arc::clone(&counts);
+        let state = Arc::new(State { written: 0.into(), lost: 0.into(), is_healthy: true.into() });
+        let consequence = settings.on_failure.consequence();
+        let writer = Writer { out, unwritten: VecDeque::new(), state: Arc::clone(&state), consequence };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(OpenError::Thread)?;
         thread::Builder::new()
             .name("audit".into())
-            .spawn(move || write_all(file, messages, &counted))
-            .map_err(|source| OpenError { path: PathBuf::from("thread"), source })?;
-        Ok(Arc::new(Audit { which: settings.record, path: settings.path.clone(), queue, counts }))
+            .spawn(move || writer.work(&runtime, messages))
+            .map_err(OpenError::Thread)?;
+        Ok(Arc::new(Audit { settings: settings.clone(), queue, state }))
+    }
+
+    /// What it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Which requests are recorded.
     pub fn which(&self) -> Which {
-        self.which
+        self.settings.record
     }
 
     /// The file; `None` is standard output.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.settings.path.as_deref()
     }
 
-    /// Writes a line, and returns when the disk has it or has refused it.
+    /// Writes a line, and returns when the file has it or has refused it, or when that takes too long.
+    ///
+    /// The file has it when the system's `write` has returned: it survives the end of the proxy by any means, but what the last seconds
+    /// brought may be lost where the machine itself crashes.
     pub async fn write(&self, line: Vec<u8>) {
-        let (written, done) = oneshot::channel();
-        if self.queue.send(Message { line, written: Some(written) }).await.is_ok() {
-            let _ = done.await;
-        }
+        let (tried, done) = oneshot::channel();
+        self.wait(Message::Record(line, Some(tried)), done).await;
     }
 
     /// Writes a line soon; for where nothing can be waited for.
     pub fn write_later(&self, line: Vec<u8>) {
-        if self.queue.try_send(Message { line, written: None }).is_err() {
-            self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        if self.queue.try_send(Message::Record(line, None)).is_err() {
+            self.state.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns when everything that was to be written has been.
+    /// Returns when everything that was to be written has been tried.
     pub async fn flush(&self) {
-        self.write(Vec::new()).await;
+        let (tried, done) = oneshot::channel();
+        self.wait(Message::Flush(tried), done).await;
+    }
+
+    async fn wait(&self, message: Message, done: oneshot::Receiver<()>) {
+        let waited = clock::timeout(PATIENCE, async {
+            if self.queue.send(message).await.is_ok() {
+                let _ = done.await;
+            }
+        });
+        if waited.await.is_none() && self.state.is_healthy.swap(false, Ordering::Relaxed) {
+            tracing::error!(
+                "the audit log neither takes nor refuses records; {}",
+                self.settings.on_failure.consequence()
+            );
+        }
+    }
+
+    /// Opens the file that has the log's name now: for SIGHUP, after logrotate has moved the old one. That is noticed at the next record
+    /// as well, but only here where the disk is told to have no records at all.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the old one stays in use.
+    pub async fn reopen(&self) -> io::Result<()> {
+        let (sender, reopened) = oneshot::channel();
+        let gone = || io::Error::other("the audit log's thread has ended");
+        self.queue.send(Message::Reopen(sender)).await.map_err(|_| gone())?;
+        reopened.await.map_err(|_| gone())?
+    }
+
+    /// Whether the log takes records. Once it does not, it is tried every second.
+    pub fn is_healthy(&self) -> bool {
+        self.state.is_healthy.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests may be served: always, unless `audit.on_failure` is `"stop"` and the log takes no records.
+    pub fn admits(&self) -> bool {
+        self.settings.on_failure == OnFailure::Serve || self.is_healthy()
     }
 
     /// Records written since the start.
     pub fn written(&self) -> u64 {
-        self.counts.written.load(Ordering::Relaxed)
+        self.state.written.load(Ordering::Relaxed)
     }
 
     /// Records lost since the start.
     pub fn failed(&self) -> u64 {
-        self.counts.failed.load(Ordering::Relaxed)
+        self.state.lost.load(Ordering::Relaxed)
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    OpenOptions::new().append(true).create(true).open(path)
+enum Out {
+    Standard(io::Stdout),
+    File(Box<Log>, Tidying),
 }
 
-fn write_all(mut file: Box<dyn Write + Send>, mut messages: mpsc::Receiver<Message>, counts: &Counts) {
-    let mut failing = false;
-    while let Some(Message { line, written }) = messages.blocking_recv() {
-        if !line.is_empty() {
-            match file.write_all(&line).and_then(|()| file.flush()) {
-                Ok(()) => {
-                    counts.written.fetch_add(1, Ordering::Relaxed);
-                    failing = false;
+impl Out {
+    fn append<'a>(&mut self, mut lines: impl Iterator<Item = &'a [u8]>) -> Appended {
+        match self {
+            Out::Standard(out) => {
+                let mut appended = Appended { lines: 0, error: None, rotated: false };
+                let mut written = |line: &[u8]| out.write_all(line).and_then(|()| out.flush());
+                appended.error = lines.try_for_each(|line| written(line).inspect(|()| appended.lines += 1)).err();
+                appended
+            }
+            Out::File(log, tidying) => {
+                let appended = log.append(lines);
+                if appended.rotated {
+                    tidying.wake();
                 }
-                Err(error) => {
-                    counts.failed.fetch_add(1, Ordering::Relaxed);
-                    if !std::mem::replace(&mut failing, true) {
-                        tracing::error!(%error, "the audit log takes no records; requests go on unrecorded");
-                    }
+                appended
+            }
+        }
+    }
+}
+
+struct Writer {
+    out: Out,
+    /// What has not been written yet, oldest first.
+    unwritten: VecDeque<Vec<u8>>,
+    state: Arc<State>,
+    /// What it means for requests that there are no records.
+    consequence: &'static str,
+}
+
+impl Writer {
+    fn work(mut self, runtime: &tokio::runtime::Runtime, mut messages: mpsc::Receiver<Message>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            if self.unwritten.is_empty() {
+                if messages.blocking_recv_many(&mut batch, BATCH) == 0 {
+                    return;
+                }
+            } else {
+                let came = runtime.block_on(clock::timeout(RETRY, messages.recv_many(&mut batch, BATCH)));
+                if came == Some(0) {
+                    self.write();
+                    self.drop_beyond(0);
+                    return;
+                }
+            }
+            self.take(batch.drain(..));
+        }
+    }
+
+    /// Tries to write all records of a batch, and tells who waits for it.
+    fn take(&mut self, batch: impl Iterator<Item = Message>) {
+        let mut waiting = Vec::new();
+        for message in batch {
+            match message {
+                Message::Record(line, tried) => {
+                    self.unwritten.push_back(line);
+                    waiting.extend(tried);
+                }
+                Message::Flush(tried) => waiting.push(tried),
+                Message::Reopen(reopened) => {
+                    self.write();
+                    let result = match &mut self.out {
+                        Out::File(log, _) => log.reopen(),
+                        Out::Standard(_) => Ok(()),
+                    };
+                    let _ = reopened.send(result);
                 }
             }
         }
-        if let Some(written) = written {
-            let _ = written.send(());
+        self.write();
+        self.drop_beyond(UNWRITTEN_MAX);
+        for tried in waiting {
+            let _ = tried.send(());
         }
+    }
+
+    fn write(&mut self) {
+        if self.unwritten.is_empty() {
+            return;
+        }
+        let Appended { lines, error, .. } = self.out.append(self.unwritten.iter().map(Vec::as_slice));
+        self.unwritten.drain(..lines);
+        self.state.written.fetch_add(lines as u64, Ordering::Relaxed);
+        let was_healthy = self.state.is_healthy.swap(error.is_none(), Ordering::Relaxed);
+        match error {
+            Some(error) if was_healthy => {
+                let consequence = self.consequence;
+                tracing::error!(
+                    "the audit log takes no records ({error}); {consequence}, and up to {UNWRITTEN_MAX} records wait for it"
+                );
+            }
+            None if !was_healthy => {
+                let lost = self.state.lost.load(Ordering::Relaxed);
+                tracing::info!("the audit log takes records again; {lost} were lost since the start");
+            }
+            _ => {}
+        }
+    }
+
+    /// The newest find no place.
+    fn drop_beyond(&mut self, places: usize) {
+        let lost = self.unwritten.len().saturating_sub(places);
+        self.unwritten.truncate(places);
+        self.state.lost.fetch_add(lost as u64, Ordering::Relaxed);
+    }
+}
+
+/// The thread that removes and compresses rotated files.
+#[derive(Debug)]
+struct Tidying(std_mpsc::SyncSender<()>);
+
+impl Tidying {
+    /// Starts it; it begins with what an earlier process has left.
+    fn start(names: Names, keep: usize) -> io::Result<Tidying> {
+        // One wish in advance is enough: each is for all files that there are.
+        let (wishes, wished) = std_mpsc::sync_channel(1);
+        let tidying = Tidying(wishes);
+        tidying.wake();
+        let work = move || {
+            while wished.recv().is_ok() {
+                if let Err(error) = names.tidy(keep) {
+                    tracing::warn!(%error, "rotated audit logs are not all compressed or removed; tried again at the next rotation");
+                }
+            }
+        };
+        thread::Builder::new().name("audit-gzip".into()).spawn(work)?;
+        Ok(tidying)
+    }
+
+    fn wake(&self) {
+        let _ = self.0.try_send(());
     }
 }

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 pub use self::load::{LoadError, Loaded};
 pub use self::read::{Mistake, read};
@@ -72,6 +73,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The first 12 digits of the SHA-256 of the whole, defaults included, as `config show` prints it below its first line: so that a
+    /// record tells which configuration was in force.
+    pub fn fingerprint(&self) -> String {
+        let shown = toml::to_string(self).unwrap_or_default();
+        Sha256::digest(shown.as_bytes())[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+
     /// The settings of the parts; relative paths start from `base`, and `state` is the state folder where none is named.
     pub fn settings_in(&self, base: &Path, state: &Path) -> app::Settings {
         app::Settings {
@@ -84,7 +92,7 @@ impl Config {
             lookup: self.robots.lookup(),
             fetch: self.robots.fetch(),
             pace: self.pace.settings(),
-            audit: self.audit.settings_in(base),
+            audit: self.audit.settings_in(base, self.fingerprint()),
             upstream: self.upstream.settings_in(base),
             limits: self.limits.settings(),
         }

@@ -243,6 +243,9 @@ impl Answer {
                 "The operator of the proxy can mend upstream.proxy; the site itself was not asked."
             }
             Reason::Stopping => "Try again when the proxy is back.",
+            Reason::AuditUnavailable => {
+                "Tell the proxy's operator, whose disk may be full, and try again when it takes records."
+            }
             _ => "robots.txt permits this page; the site itself could not be asked for it. Try again later.",
         }
     }

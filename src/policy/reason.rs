@@ -49,6 +49,8 @@ pub enum Reason {
     Loop,
     /// The proxy is stopping.
     Stopping,
+    /// The audit log takes no records, and `audit.on_failure` is `"stop"`.
+    AuditUnavailable,
     /// The client went away before it had its answer.
     ClientGone,
     /// The origin's name cannot be resolved.
@@ -120,6 +122,9 @@ impl Reason {
             NotHttp => row("not-http", 400, "http_request_error", "Neither TLS nor HTTP"),
             Loop => row("loop", 508, "proxy_loop_detected", "The proxy was asked to fetch from itself"),
             Stopping => row("stopping", 503, "connection_limit_reached", "The proxy is stopping"),
+            AuditUnavailable => {
+                row("audit-unavailable", 503, "proxy_internal_error", "The proxy's audit log takes no records")
+            }
             ClientGone => row("client-gone", 499, "", "The client went away"),
             UpstreamDns => row("upstream-dns", 502, "dns_error", "The host's name cannot be resolved"),
             UpstreamDnsTimeout => {

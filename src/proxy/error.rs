@@ -34,6 +34,12 @@ impl Refusal {
         Refusal { retry_after: Some(Duration::from_secs(1)), ..Refusal::new(Reason::Stopping, detail) }
     }
 
+    /// Nothing could be recorded.
+    pub fn unrecorded() -> Refusal {
+        let detail = "the proxy's audit log takes no records, and its operator wants no request without one";
+        Refusal { retry_after: Some(Duration::from_secs(5)), ..Refusal::new(Reason::AuditUnavailable, detail) }
+    }
+
     /// A decision of the rules; `failure` tells why robots.txt could not be had.
     pub fn by_rules(decision: &Decision, token: &str, robots_url: &str, failure: Option<&str>) -> Refusal {
         let detail = match (decision.reason, &decision.rule, decision.line) {

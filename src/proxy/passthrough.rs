@@ -82,6 +82,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Stream, Refusal> {
         self.limits.request(client.address.ip())?;
+        self.can_be_recorded()?;
         let scheme = if tunnel.port == Scheme::Http.default_port() { Scheme::Http } else { Scheme::Https };
         let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
         let target = Target { origin, path: PathAndQuery::from_static("/") };

@@ -141,6 +141,7 @@ impl Pipeline {
     fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
         record.asked(request.uri().to_string());
         self.limits.request(client.address.ip())?;
+        self.can_be_recorded()?;
         if self.upstream.pseudonym().is_in(request.headers()) {
             return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));
         }
@@ -149,6 +150,11 @@ impl Pipeline {
         record.asked(target.to_string());
         has_one_reading(request)?;
         Ok(target)
+    }
+
+    /// Whether there would be a record of it, where the operator wants no request without one.
+    pub(super) fn can_be_recorded(&self) -> Result<(), Refusal> {
+        if self.audit.admits() { Ok(()) } else { Err(Refusal::unrecorded()) }
     }
 
     /// Whether the client may use the proxy. One that comes through a tunnel was asked at its CONNECT.

@@ -7,6 +7,7 @@
 mod support;
 
 mod answers;
+mod audit;
 mod browser;
 mod bypass;
 mod command_line;

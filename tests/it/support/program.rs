@@ -1,5 +1,6 @@
 //! The built program.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -96,6 +97,12 @@ impl Serving {
     pub(crate) fn told(&self, word: &str) -> &str {
         let line = self.said.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("{}", self.said));
         line.split(word).nth(1).unwrap().trim()
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let url = self.told("listens on");
+        url.strip_prefix("http://").unwrap_or(url).parse().unwrap()
     }
 
     /// The number of its process.
