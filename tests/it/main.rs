@@ -13,6 +13,7 @@ mod bypass;
 mod command_line;
 mod connects;
 mod copies;
+mod deploy;
 mod failures;
 mod faithful;
 mod flat;
