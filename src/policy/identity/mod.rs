@@ -6,21 +6,21 @@
 //! notice. Reading a User-Agent is in `policy/user_agent.rs`. Whether a claim is allowed, and what becomes of those who
 //! cannot be told, is decided in `policy/decision.rs`.
 
+mod credentials;
+mod map;
+mod token;
+
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use http::header::{HeaderMap, HeaderName, PROXY_AUTHORIZATION, USER_AGENT};
-use ipnet::IpNet;
-use regex::Regex;
+use http::header::{HeaderMap, HeaderName, USER_AGENT};
 
-use super::host::HostPattern;
-
+pub use self::credentials::{Credentials, basic_credentials, basic_user};
+pub use self::map::MapEntry;
+pub(super) use self::token::LONGEST_TOKEN;
+pub use self::token::{InvalidToken, Token};
 pub use super::user_agent::token_in_user_agent;
 
 /// A bot's product token and how we know it.
@@ -56,21 +56,6 @@ impl Default for Settings {
     }
 }
 
-/// What the operator knows about some clients. Every condition given must hold; without any, all clients are meant.
-#[derive(Clone, Debug)]
-pub struct MapEntry {
-    /// The user name given to the proxy.
-    pub user: Option<String>,
-    /// Where the client connects from.
-    pub client: Option<IpNet>,
-    /// A pattern on the User-Agent.
-    pub user_agent: Option<Regex>,
-    /// The host that is asked for.
-    pub host: Option<HostPattern>,
-    /// Who it is then.
-    pub token: Token,
-}
-
 /// What is known of a request before anybody has been told from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
@@ -91,7 +76,7 @@ pub struct Asking<'a> {
 pub fn identify(settings: &Settings, asking: &Asking<'_>) -> Result<Identity, MalformedIdentity> {
     for &source in &settings.order {
         let token = match source {
-            Source::Map => by_map(&settings.map, asking),
+            Source::Map => settings.map.iter().find(|entry| entry.fits(asking)).map(|entry| entry.token.clone()),
             Source::Header => by_header(&settings.header, asking)?,
             Source::UserAgent => by_user_agent(asking),
             Source::Default => Some(settings.default.clone()),
@@ -101,27 +86,6 @@ pub fn identify(settings: &Settings, asking: &Asking<'_>) -> Result<Identity, Ma
         }
     }
     Ok(Identity { token: settings.default.clone(), source: Source::Default })
-}
-
-fn by_map(map: &[MapEntry], asking: &Asking<'_>) -> Option<Token> {
-    map.iter().find(|entry| entry.fits(asking)).map(|entry| entry.token.clone())
-}
-
-impl MapEntry {
-    fn fits(&self, asking: &Asking<'_>) -> bool {
-        self.user.as_deref().is_none_or(|user| asking.user == Some(user))
-            && self.client.is_none_or(|network| contains(&network, asking.client))
-            && self.host.as_ref().is_none_or(|host| host.matches(asking.host))
-            && self
-                .user_agent
-                .as_ref()
-                .is_none_or(|pattern| asking.user_agent().is_some_and(|it| pattern.is_match(&it)))
-    }
-}
-
-/// A listener on `[::]` sees an IPv4 client as `::ffff:192.0.2.1`; the operator wrote `192.0.2.0/24`.
-fn contains(network: &IpNet, client: IpAddr) -> bool {
-    network.contains(&client) || network.contains(&client.to_canonical())
 }
 
 fn by_header(name: &HeaderName, asking: &Asking<'_>) -> Result<Option<Token>, MalformedIdentity> {
@@ -174,118 +138,6 @@ impl<'a> Asking<'a> {
     fn user_agent(&self) -> Option<Cow<'a, str>> {
         let value = self.headers_with(&USER_AGENT)?.get(USER_AGENT)?;
         Some(String::from_utf8_lossy(value.as_bytes()))
-    }
-}
-
-/// A user name and a password, as sent.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The user name.
-    pub user: String,
-    /// The password, in whatever encoding the client has.
-    pub password: Vec<u8>,
-}
-
-/// SECURITY: without the password, since debug output ends up in logs.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
-    }
-}
-
-/// What `Proxy-Authorization: Basic …` holds. `None` for other schemes, for what cannot be read, and for more than one such header.
-pub fn basic_credentials(headers: &HeaderMap) -> Option<Credentials> {
-    let mut values = headers.get_all(PROXY_AUTHORIZATION).into_iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
-    let (scheme, credentials) = value.to_str().ok()?.trim().split_once(' ')?;
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let mut decoded = BASE64.decode(credentials.trim()).ok()?;
-    // RFC 7617 §2: the user name ends at the first colon; a password may hold more.
-    let colon = decoded.iter().position(|&octet| octet == b':')?;
-    let password = decoded.split_off(colon + 1);
-    decoded.truncate(colon);
-    Some(Credentials { user: String::from_utf8(decoded).ok()?, password })
-}
-
-/// The user name alone.
-///
-/// SECURITY: the password is not looked at here; whoever uses the name must have had it checked, against the same
-/// header.
-pub fn basic_user(headers: &HeaderMap) -> Option<String> {
-    basic_credentials(headers).map(|credentials| credentials.user)
-}
-
-/// A bot's product token as written, or `*`.
-///
-/// RFC 9309 §2.2.1 allows letters, `_` and `-`; bots that exist have digits and dots as well (`MJ12bot`,
-/// `archive.org_bot`), and cutting their names to the letter of the RFC would address somebody else. Compared without
-/// regard to case.
-#[derive(Clone)]
-pub struct Token(Arc<str>);
-
-/// Chosen; the longest of a known crawler has 29. A token is a key of lines, metrics and records, so a client must not
-/// make it long.
-pub(super) const LONGEST_TOKEN: usize = 128;
-
-impl Token {
-    /// `*`: nobody in particular, so that only the group for everybody applies.
-    pub fn star() -> Token {
-        Token(Arc::from("*"))
-    }
-
-    /// Whether this is `*`.
-    pub fn is_star(&self) -> bool {
-        self.as_str() == "*"
-    }
-
-    /// The token as written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Token {
-    type Err = InvalidToken;
-
-    fn from_str(text: &str) -> Result<Token, InvalidToken> {
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let is_token = !text.is_empty() && text.len() <= LONGEST_TOKEN && text.bytes().all(is_name);
-        if is_token || text == "*" {
-            Ok(Token(Arc::from(text)))
-        } else {
-            Err(InvalidToken(text.chars().take(LONGEST_TOKEN).collect()))
-        }
-    }
-}
-
-impl PartialEq for Token {
-    fn eq(&self, other: &Token) -> bool {
-        self.0.eq_ignore_ascii_case(&other.0)
-    }
-}
-
-impl Eq for Token {}
-
-impl Hash for Token {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        for byte in self.0.bytes() {
-            state.write_u8(byte.to_ascii_lowercase());
-        }
-        state.write_u8(0xff);
-    }
-}
-
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({})", self.0)
     }
 }
 
@@ -353,11 +205,6 @@ pub enum MalformedIdentity {
     },
 }
 
-/// A text that is no product token.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no product token: it is `*`, or at most {LONGEST_TOKEN} letters, digits, `.`, `_` and `-`")]
-pub struct InvalidToken(String);
-
 /// A text that is no source of identities.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} tells no identity: use \"map\", \"header\", \"user-agent\" or \"default\"")]
@@ -365,8 +212,6 @@ pub struct InvalidSource(String);
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     fn headers(lines: &[(&str, &str)]) -> HeaderMap {
@@ -489,86 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_fits_when_all_its_conditions_hold() {
-        let full = MapEntry {
-            user: Some("scraper-a".into()),
-            client: Some("192.0.2.0/24".parse().unwrap()),
-            user_agent: Some(Regex::new("(?i)headless").unwrap()),
-            host: Some("*.example.com".parse().unwrap()),
-            token: token("NimbuBot"),
-        };
-        let browser = headers(&[("user-agent", "HeadlessChrome/9")]);
-        let nothing = HeaderMap::new();
-        let right = Asking {
-            user: Some("scraper-a"),
-            client: "192.0.2.7".parse().unwrap(),
-            host: "www.example.com",
-            headers: &browser,
-            tunnel: None,
-        };
-        let cases = [
-            (right, true, "all"),
-            (Asking { user: None, ..right }, false, "no user"),
-            (Asking { user: Some("Scraper-A"), ..right }, false, "user names have case"),
-            (Asking { client: "198.51.100.1".parse().unwrap(), ..right }, false, "another network"),
-            (Asking { client: "::ffff:192.0.2.7".parse().unwrap(), ..right }, true, "IPv4 seen through an IPv6 socket"),
-            (Asking { client: "::1".parse().unwrap(), ..right }, false, "IPv6"),
-            (Asking { host: "example.com", ..right }, false, "another host"),
-            (Asking { headers: &nothing, ..right }, false, "no User-Agent"),
-            (Asking { headers: &nothing, tunnel: Some(&browser), ..right }, true, "the tunnel's User-Agent"),
-        ];
-        for (asking, fits, shows) in cases {
-            assert_eq!(full.fits(&asking), fits, "{shows}");
-            assert!(entry("Anybody").fits(&asking), "{shows}: an entry without conditions is about everybody");
-        }
-        let mapped_network = MapEntry { client: Some("::ffff:192.0.2.0/120".parse().unwrap()), ..entry("NimbuBot") };
-        assert!(mapped_network.fits(&Asking { client: "::ffff:192.0.2.7".parse().unwrap(), ..right }));
-    }
-
-    #[test]
-    fn the_first_entry_that_fits_wins() {
-        let user = |name: &str, bot| MapEntry { user: Some(name.into()), ..entry(bot) };
-        let settings = Settings { map: vec![user("a", "A"), user("b", "B"), entry("Rest")], ..Settings::default() };
-        let own = HeaderMap::new();
-        for (name, expected) in [(Some("a"), "A"), (Some("b"), "B"), (Some("c"), "Rest"), (None, "Rest")] {
-            let asking =
-                Asking { user: name, client: [127, 0, 0, 1].into(), host: "a.example", headers: &own, tunnel: None };
-            assert_eq!(identify(&settings, &asking).unwrap().token, token(expected));
-        }
-    }
-
-    #[test]
-    fn basic_credentials_name_a_user() {
-        let basic = |text: &str| format!("Basic {}", BASE64.encode(text));
-        let cases = [
-            (vec![basic("scraper-a:secret")], Some("scraper-a")),
-            (vec![basic("scraper-a:with:colons")], Some("scraper-a")),
-            (vec![basic("scraper-a:")], Some("scraper-a")),
-            (vec![basic("müller:x")], Some("müller")),
-            (vec![basic("a:b").replace("Basic", "bAsIc ")], Some("a")),
-            (vec![basic("no colon")], None),
-            (vec!["Basic !!!".into()], None),
-            (vec!["Basic".into()], None),
-            (vec!["Bearer YTpi".into()], None),
-            (vec![basic("a:b"), basic("c:d")], None),
-            (vec![], None),
-        ];
-        for (values, user) in cases {
-            let lines: Vec<_> = values.iter().map(|value| ("proxy-authorization", value.as_str())).collect();
-            assert_eq!(basic_user(&headers(&lines)).as_deref(), user, "{values:?}");
-        }
-    }
-
-    #[test]
-    fn tokens_are_compared_whole_and_without_case() {
-        assert_eq!(token("NimbuBot"), token("NIMBUBOT"));
-        assert_ne!(token("NimbuBot"), token("NimbuBot-Image"));
-        assert_eq!(HashSet::from([token("NimbuBot"), token("nimbubot")]).len(), 1);
-        assert_eq!(token("NimbuBot").to_string(), "NimbuBot");
-        assert!(token("*").is_star() && !token("NimbuBot").is_star());
-        for text in ["", "**", "a b", "a/1", "ä", "a*", &"a".repeat(LONGEST_TOKEN + 1)] {
-            assert!(text.parse::<Token>().is_err(), "{text}");
-        }
+    fn sources_are_written_in_small_letters() {
         assert!("MAP".parse::<Source>().is_err());
     }
 }
