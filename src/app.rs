@@ -17,6 +17,7 @@ use crate::control::Socket;
 use crate::lookup::fetch::{self, RobotsFetch};
 use crate::lookup::store::{self, Store};
 use crate::lookup::{self, Lookup};
+use crate::policy::enforcement::{Exception, Mode};
 use crate::policy::{identity, pacing};
 use crate::proxy::limits::{self, Limits};
 use crate::proxy::listener::Proxy;
@@ -31,8 +32,8 @@ use crate::upstream::{self, Upstream};
 pub struct Settings {
     /// Where clients connect.
     pub listen: Vec<Listen>,
-    /// Decide and record, but never refuse or delay.
-    pub observe: bool,
+    /// Whether decisions are put into practice.
+    pub mode: Mode,
     /// Where copies of robots.txt are kept.
     pub state_dir: PathBuf,
     /// The certificate authority.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub auth: auth::Settings,
     /// Which bot is asking.
     pub identity: identity::Settings,
+    /// Sites whose rules are not enforced.
+    pub exceptions: Vec<Exception>,
     /// How robots.txt is kept.
     pub lookup: lookup::Settings,
     /// How robots.txt is asked for.
@@ -53,6 +56,14 @@ pub struct Settings {
     pub upstream: upstream::Settings,
     /// Ceilings.
     pub limits: limits::Settings,
+}
+
+impl Settings {
+    /// Enforces nothing, on no bot, whatever its entry in the map says.
+    pub fn observe_everything(&mut self) {
+        self.mode = Mode::Observe;
+        self.identity.map.iter_mut().for_each(|entry| entry.mode = None);
+    }
 }
 
 /// Why a proxy does not start. Each message says what to do next.
@@ -123,7 +134,8 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let pipeline = Pipeline {
         auth,
         identity: settings.identity,
-        observe: settings.observe,
+        mode: settings.mode,
+        exceptions: settings.exceptions,
         lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),
         queue,
         upstream,

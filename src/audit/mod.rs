@@ -25,6 +25,7 @@ pub use self::writer::{Audit, OpenError};
 use crate::clock;
 use crate::policy::answer::Answer;
 use crate::policy::decision::Decision;
+use crate::policy::enforcement::{Enforcement, Mode};
 use crate::policy::identity::Identity;
 use crate::policy::reason::Reason;
 use crate::policy::standing::Standing;
@@ -102,7 +103,8 @@ pub struct Record {
     audit: Arc<Audit>,
     began: Instant,
     reason: Option<Reason>,
-    observed: bool,
+    /// The first refusal that was not made.
+    waived: Option<Reason>,
     entry: Entry,
     written: bool,
 }
@@ -119,6 +121,8 @@ struct Entry {
     agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_conflict: Option<String>,
     client: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
@@ -140,6 +144,8 @@ struct Entry {
     capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     paced: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exception: Option<String>,
     via: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
@@ -200,11 +206,11 @@ pub enum Via {
 
 impl Record {
     /// Begins the record of a request.
-    pub fn begin(audit: &Arc<Audit>, client: IpAddr, via: Via, method: &http::Method, observe: bool) -> Record {
+    pub fn begin(audit: &Arc<Audit>, client: IpAddr, via: Via, method: &http::Method, mode: Mode) -> Record {
         let entry = Entry {
             id: uuid::Uuid::now_v7().to_string(),
             time: clock::rfc3339(clock::wall()),
-            mode: if observe { "observe" } else { "enforce" },
+            mode: mode.as_str(),
             client: client.to_canonical().to_string(),
             method: method.to_string(),
             via: match via {
@@ -215,7 +221,7 @@ impl Record {
             config: audit.settings().config.clone(),
             ..Entry::default()
         };
-        Record { audit: Arc::clone(audit), began: clock::now(), reason: None, observed: false, entry, written: false }
+        Record { audit: Arc::clone(audit), began: clock::now(), reason: None, waived: None, entry, written: false }
     }
 
     /// The id, which the client sees as `instance`.
@@ -238,12 +244,21 @@ impl Record {
     pub fn identified(&mut self, identity: &Identity) {
         self.entry.agent = Some(identity.token.to_string());
         self.entry.agent_source = Some(identity.source.as_str());
+        self.entry.agent_conflict = identity.conflict.as_ref().map(ToString::to_string);
+    }
+
+    /// What is enforced of what will be decided.
+    pub fn enforced(&mut self, enforcement: &Enforcement) {
+        self.entry.mode = enforcement.mode.as_str();
+        self.entry.exception = enforcement.exception.as_deref().map(str::to_owned);
     }
 
     /// What was decided, and by which robots.txt.
     pub fn decided(&mut self, decision: &Decision, standing: &Standing) {
         let evidence = &standing.evidence;
         self.reason = Some(decision.reason);
+        // What was decided before was decided by an older robots.txt.
+        self.waived = self.waived.filter(|reason| !reason.is_by_rules());
         self.entry.group = decision.group.clone();
         self.entry.rule = decision.rule.clone();
         self.entry.line = decision.line;
@@ -262,10 +277,14 @@ impl Record {
         });
     }
 
-    /// A refusal that observe mode does not make.
-    pub fn observed(&mut self, reason: Reason) {
-        self.reason = Some(reason);
-        self.observed = true;
+    /// A refusal that is not made, in observe mode or by an exception. The first one counts: there would have been no other.
+    pub fn waived(&mut self, reason: Reason) {
+        self.waived.get_or_insert(reason);
+    }
+
+    /// Whether the request goes on although it would have been refused.
+    pub fn is_waived(&self) -> bool {
+        self.waived.is_some()
     }
 
     /// How long observe mode would have waited.
@@ -309,6 +328,8 @@ impl Record {
     /// The request ends here, for this reason.
     pub fn failed(&mut self, reason: Reason, detail: Option<String>) {
         self.reason = Some(reason);
+        // Whatever was let pass before, this was not.
+        self.waived = None;
         self.entry.detail = detail.or(self.entry.detail.take());
     }
 
@@ -332,8 +353,6 @@ impl Record {
     /// Writes the record of an answer that the proxy makes itself, and returns when it is written.
     pub async fn refuse(mut self, reason: Reason, detail: &str, status: http::StatusCode, octets: u64) {
         self.failed(reason, Some(detail.to_owned()));
-        // Whatever observe mode let pass before, this was not let pass.
-        self.observed = false;
         self.entry.status = Some(status.as_u16());
         self.entry.bytes = Some(octets);
         let Some(line) = self.finish() else { return };
@@ -346,10 +365,11 @@ impl Record {
             return None;
         }
         let answered = self.entry.status.is_some();
-        let reason = self.reason.filter(|reason| answered || !reason.allows()).unwrap_or(Reason::ClientGone);
+        let ended = self.reason.filter(|reason| answered || !reason.allows()).unwrap_or(Reason::ClientGone);
+        let reason = self.waived.unwrap_or(ended);
         self.entry.reason = reason.code();
         self.entry.decision = match reason {
-            _ if self.observed => "observe",
+            _ if self.waived.is_some() => "observe",
             _ if reason.allows() => "allow",
             _ if reason.is_refusal() => "refuse",
             _ => "error",

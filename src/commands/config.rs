@@ -21,7 +21,10 @@ pub(crate) fn run(config: Option<&Path>, what: &Config) -> anyhow::Result<ExitCo
     let source =
         loaded.file.as_ref().map_or("no file, so the defaults hold".to_owned(), |file| file.display().to_string());
     match what {
-        Config::Check => println!("in order: {source}"),
+        Config::Check => {
+            println!("in order: {source}");
+            loaded.doubts().iter().for_each(|doubt| eprintln!("warning: {doubt}"));
+        }
         Config::Show => print!("# {source}\n{}", toml::to_string(&loaded.config)?),
     }
     Ok(ExitCode::SUCCESS)

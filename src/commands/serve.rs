@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app;
 use crate::config::Loaded;
+use crate::policy::enforcement::Mode;
 use crate::proxy::socket::Listen;
 
 /// `serve`.
@@ -24,14 +25,18 @@ pub(crate) struct Serve {
 }
 
 pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result<ExitCode> {
-    let mut settings = Loaded::load(config)?.settings();
+    let loaded = Loaded::load(config)?;
+    loaded.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
+    let mut settings = loaded.settings();
     if !options.listen.is_empty() {
         settings.listen = options.listen;
     }
-    settings.observe |= options.observe;
+    if options.observe {
+        settings.observe_everything();
+    }
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let audit = settings.audit.path.clone();
-    let observe = settings.observe;
+    let observe = options.observe || settings.mode == Mode::Observe;
     let proxy = app::start(settings).await?;
     welcome(&proxy, audit.as_deref(), observe);
     tokio::select! {

@@ -4,10 +4,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use http::HeaderValue;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::units::Text;
+use crate::policy::enforcement::Mode;
 use crate::policy::host::HostPattern;
 use crate::policy::identity::{self, Source, Token};
 
@@ -17,6 +19,8 @@ pub(super) struct Identity {
     order: Vec<Text<Source>>,
     header: Text<http::HeaderName>,
     default: Text<Token>,
+    require: bool,
+    allow: Vec<Text<Token>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     map: Vec<MapEntry>,
 }
@@ -33,15 +37,21 @@ pub(super) struct MapEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<Text<HostPattern>>,
     token: Text<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Text<Mode>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    send_user_agent: Option<Text<UserAgent>>,
 }
 
 impl Default for Identity {
     fn default() -> Identity {
-        let identity::Settings { order, header, default, .. } = identity::Settings::default();
+        let identity::Settings { order, header, default, require, .. } = identity::Settings::default();
         Identity {
             order: order.into_iter().map(Text).collect(),
             header: Text(header),
             default: Text(default),
+            require,
+            allow: Vec::new(),
             map: Vec::new(),
         }
     }
@@ -49,8 +59,10 @@ impl Default for Identity {
 
 impl PartialEq for MapEntry {
     fn eq(&self, other: &MapEntry) -> bool {
+        // A regular expression has no equality of its own.
         let pattern = |entry: &MapEntry| entry.user_agent.as_ref().map(|pattern| pattern.0.as_str().to_owned());
         (&self.user, &self.client, &self.host, &self.token) == (&other.user, &other.client, &other.host, &other.token)
+            && (&self.mode, &self.send_user_agent) == (&other.mode, &other.send_user_agent)
             && pattern(self) == pattern(other)
     }
 }
@@ -61,6 +73,8 @@ impl Identity {
             order: self.order.iter().map(|source| source.0).collect(),
             header: self.header.0.clone(),
             default: self.default.0.clone(),
+            require: self.require,
+            allow: self.allow.iter().map(|token| token.0.clone()).collect(),
             map: self.map.iter().map(MapEntry::settings).collect(),
         }
     }
@@ -74,6 +88,8 @@ impl MapEntry {
             user_agent: self.user_agent.as_ref().map(|pattern| pattern.0.clone()),
             host: self.host.as_ref().map(|host| host.0.clone()),
             token: self.token.0.clone(),
+            mode: self.mode.as_ref().map(|mode| mode.0),
+            send_user_agent: self.send_user_agent.as_ref().map(|value| value.0.0.clone()),
         }
     }
 }
@@ -97,5 +113,27 @@ impl FromStr for Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A User-Agent as it goes over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct UserAgent(HeaderValue);
+
+impl FromStr for UserAgent {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<UserAgent, &'static str> {
+        let value =
+            HeaderValue::from_str(text).ok().filter(|value| value.to_str().is_ok_and(|text| !text.trim().is_empty()));
+        value
+            .map(UserAgent)
+            .ok_or("give a User-Agent in visible ASCII, such as \"Mozilla/5.0 (compatible; NimbuBot/1.0)\"")
+    }
+}
+
+impl fmt::Display for UserAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or_default())
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Config, Mistake, read};
 use crate::app;
+use crate::policy::identity;
 
 /// A configuration, and where it comes from.
 #[derive(Clone, Debug)]
@@ -63,6 +64,12 @@ impl Loaded {
         let base = std::path::absolute(&path).map_err(unreadable)?.parent().unwrap_or(Path::new("/")).to_owned();
         let state = platform_state_dir().unwrap_or_else(|| base.clone());
         Ok(Loaded { config, file: Some(path), base, state })
+    }
+
+    /// What is in order, but hardly meant; a line each.
+    pub fn doubts(&self) -> Vec<String> {
+        let place = self.file.as_deref().unwrap_or(Path::new("the defaults")).display();
+        identity::review(&self.settings().identity).iter().map(|doubt| format!("{place}: {doubt}")).collect()
     }
 
     /// All of it, for the parts.

@@ -7,6 +7,7 @@
 mod audit;
 mod auth;
 mod ca;
+mod exception;
 mod identity;
 mod limits;
 mod load;
@@ -26,6 +27,7 @@ pub use self::load::{LoadError, Loaded};
 pub use self::read::{Mistake, read};
 use self::units::Text;
 use crate::app;
+use crate::policy::enforcement::Mode;
 use crate::proxy::socket::Listen;
 
 /// The whole file.
@@ -33,11 +35,13 @@ use crate::proxy::socket::Listen;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     listen: Vec<Text<Listen>>,
-    mode: Mode,
+    mode: Text<Mode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state_dir: Option<PathBuf>,
     ca: ca::Ca,
     identity: identity::Identity,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    exception: Vec<exception::Exception>,
     auth: auth::Auth,
     robots: robots::Robots,
     pace: pace::Pace,
@@ -46,22 +50,15 @@ pub struct Config {
     limits: limits::Limits,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    #[default]
-    Enforce,
-    Observe,
-}
-
 impl Default for Config {
     fn default() -> Config {
         Config {
             listen: vec![Text(Listen::Http(SocketAddr::from(([127, 0, 0, 1], 3128))))],
-            mode: Mode::Enforce,
+            mode: Text(Mode::Enforce),
             state_dir: None,
             ca: ca::Ca::default(),
             identity: identity::Identity::default(),
+            exception: Vec::new(),
             auth: auth::Auth::default(),
             robots: robots::Robots::default(),
             pace: pace::Pace::default(),
@@ -84,11 +81,12 @@ impl Config {
     pub fn settings_in(&self, base: &Path, state: &Path) -> app::Settings {
         app::Settings {
             listen: self.listen.iter().map(|listen| listen.0.in_folder(base)).collect(),
-            observe: self.mode == Mode::Observe,
+            mode: self.mode.0,
             state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
             ca: self.ca.settings_in(base),
             auth: self.auth.settings_in(base),
             identity: self.identity.settings(),
+            exceptions: self.exception.iter().map(exception::Exception::settings).collect(),
             lookup: self.robots.lookup(),
             fetch: self.robots.fetch(),
             pace: self.pace.settings(),
@@ -119,7 +117,8 @@ mod tests {
     #[test]
     fn a_shown_configuration_reads_as_the_same() {
         let text = "[upstream.connect_to]\n\"a.test:443\" = \"127.0.0.1:8443\"\n[[identity.map]]\nclient = \"192.0.2.7\"\n\
-                    user_agent = \"(?i)headless\"\nhost = \"*.example.com\"\ntoken = \"NimbuBot\"\n";
+                    user_agent = \"(?i)headless\"\nhost = \"*.example.com\"\ntoken = \"NimbuBot\"\nmode = \"observe\"\n\
+                    send_user_agent = \"NimbuBot/1.0\"\n[[exception]]\nhost = \"*.a.test\"\ntoken = \"NimbuBot\"\nreason = \"mine\"\n";
         let config = read(text).unwrap();
         assert_eq!(read(&toml::to_string(&config).unwrap()).unwrap(), config);
     }

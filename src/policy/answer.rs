@@ -215,6 +215,10 @@ impl Answer {
             Reason::AuthenticationRequired => {
                 "Give them with the address of the proxy, as in http://NAME:PASSWORD@127.0.0.1:3128. Who runs the proxy knows them."
             }
+            Reason::Unidentified => {
+                "The request was not sent to the site. Say which bot you are, as told above; who runs the proxy can name you in \
+                 identity.map, too."
+            }
             Reason::RobotsUnavailable | Reason::RobotsUnreachable => {
                 "The request was not sent to the site: without its robots.txt nobody knows what it permits. The proxy asks for the \
                  file again by itself; try again later."

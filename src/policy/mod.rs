@@ -3,6 +3,7 @@
 pub mod address;
 pub mod answer;
 pub mod decision;
+pub mod enforcement;
 pub mod framing;
 pub mod hold;
 pub mod host;

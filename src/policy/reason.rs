@@ -21,6 +21,8 @@ pub enum Reason {
     RobotsUnavailable,
     /// robots.txt could not be had, and no copy is left (RFC 9309 §2.3.1.4).
     RobotsUnreachable,
+    /// It cannot be told which bot asks, and must be; or the bot is one that a client may not claim to be.
+    Unidentified,
     /// The target has an address that `upstream.private_addresses` bars.
     PrivateAddress,
     /// The CA may not sign for the host, so that its tunnel cannot be looked into.
@@ -104,6 +106,7 @@ impl Reason {
             Disallowed => row("disallowed", 403, DENIED, "Disallowed by robots.txt"),
             RobotsUnavailable => row("robots-unavailable", 403, DENIED, "The site withholds its robots.txt"),
             RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
+            Unidentified => row("unidentified", 403, DENIED, "Which bot asks cannot be told"),
             PrivateAddress => row("private-address", 403, DENIED, "The address is off limits"),
             NotPermitted => row("ca-not-permitted", 403, DENIED, "The proxy's CA may not sign for this host"),
             QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
@@ -178,6 +181,11 @@ impl Reason {
     /// Whether the request goes on to the origin.
     pub fn allows(self) -> bool {
         matches!(self, Reason::Allowed | Reason::NoRules | Reason::RobotsTxt)
+    }
+
+    /// Whether robots.txt, or its absence, is what refuses.
+    pub fn is_by_rules(self) -> bool {
+        matches!(self, Reason::Disallowed | Reason::RobotsUnavailable | Reason::RobotsUnreachable)
     }
 
     /// Whether this is a refusal that the proxy decided on, and not a failure.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::auth;
 use crate::ca;
 use crate::policy::decision::Decision;
-use crate::policy::identity::MalformedIdentity;
+use crate::policy::identity::{MalformedIdentity, Unidentified};
 use crate::policy::reason::Reason;
 use crate::policy::target::BadTarget;
 use crate::queue;
@@ -79,6 +79,12 @@ impl From<auth::Refused> for Refusal {
 impl From<MalformedIdentity> for Refusal {
     fn from(error: MalformedIdentity) -> Refusal {
         Refusal::new(Reason::BadRequest, error.to_string())
+    }
+}
+
+impl From<Unidentified> for Refusal {
+    fn from(error: Unidentified) -> Refusal {
+        Refusal::new(Reason::Unidentified, error.to_string())
     }
 }
 

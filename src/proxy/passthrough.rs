@@ -86,10 +86,10 @@ impl Pipeline {
         let scheme = if tunnel.port == Scheme::Http.default_port() { Scheme::Http } else { Scheme::Https };
         let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
         let target = Target { origin, path: PathAndQuery::from_static("/") };
-        let identity = self.identify(client, headers, &target, record)?;
-        let standing = self.lookup.standing(&target.origin).await;
-        let decision = decision::decide_about_all(identity.token.as_str(), &standing, clock::now());
-        self.follow(&identity, decision, &standing, record)?;
+        let asked = self.identify(client, headers, target, record)?;
+        let standing = self.lookup.standing(&asked.target.origin).await;
+        let decision = decision::decide_about_all(asked.identity.token.as_str(), &standing, clock::now());
+        self.follow(&asked, decision, &standing, record)?;
         let place = HostPort { host: tunnel.host.clone(), port: tunnel.port };
         Ok(self.upstream.tunnel(&place).await?)
     }

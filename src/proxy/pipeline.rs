@@ -26,6 +26,7 @@ use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
 use crate::policy::decision::{self, Decision};
+use crate::policy::enforcement::{Enforcement, Exception, Mode};
 use crate::policy::framing::{self, Ambiguous};
 use crate::policy::hold::Sign;
 use crate::policy::identity::{self, Asking, Identity};
@@ -42,8 +43,10 @@ pub struct Pipeline {
     pub auth: Option<Auth>,
     /// Who is asking.
     pub identity: identity::Settings,
-    /// Decide and record, but never refuse or delay.
-    pub observe: bool,
+    /// Whether decisions are put into practice.
+    pub mode: Mode,
+    /// Sites whose rules are not enforced.
+    pub exceptions: Vec<Exception>,
     /// The standings of origins.
     pub lookup: Lookup,
     /// The line of each host.
@@ -84,7 +87,7 @@ impl Client {
     /// Begins the record of a request of this client.
     pub fn record(&self, pipeline: &Pipeline, method: &http::Method) -> Record {
         let via = if self.tunnel.is_some() { Via::Connect } else { Via::Plain };
-        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.observe)
+        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.mode)
     }
 
     fn connect_headers(&self) -> Option<&HeaderMap> {
@@ -120,21 +123,21 @@ impl Pipeline {
     ) -> Result<Response<upstream::Body>, Refusal> {
         let target = self.read(client, &request, record)?;
         self.authenticate(client, request.headers()).await?;
-        let identity = self.identify(client, request.headers(), &target, record)?;
-        let standing = self.look_up(&target).await;
-        let decision = self.decide(&identity, &target, standing.as_deref(), record)?;
-        let arrival = self.arrival(client, &request, &identity, &target, &decision);
-        let asked = Asked { identity: &identity, target: &target, websocket: is_websocket(&request) };
-        let mut place = self.line_up(&arrival, &decision, record)?;
-        let connection = self.wait_for_turn(&mut place, &asked, &standing, &decision, record).await?;
-        let lost = match self.forward(connection, place, &target, self.prepare(request), record).await {
+        let asked = self.identify(client, request.headers(), target, record)?;
+        let standing = self.look_up(&asked.target).await;
+        let decision = self.decide(&asked, standing.as_deref(), record)?;
+        let arrival = self.arrival(client, &request, &asked, &decision);
+        let request = self.prepare(request, &asked.identity);
+        let mut place = self.line_up(&arrival, &asked, record)?;
+        let connection = self.wait_for_turn(&mut place, &asked, &request, (&standing, &decision), record).await?;
+        let lost = match self.forward(connection, place, &asked.target, request, record).await {
             Err(upstream::Error::Lost(request)) => *request,
             ended => return Ok(ended?),
         };
         // The origin may have seen it start, so it goes to the end of the line.
-        let mut place = self.line_up(&arrival, &decision, record)?;
-        let connection = self.wait_for_turn(&mut place, &asked, &standing, &decision, record).await?;
-        Ok(self.forward(connection, place, &target, lost, record).await?)
+        let mut place = self.line_up(&arrival, &asked, record)?;
+        let connection = self.wait_for_turn(&mut place, &asked, &lost, (&standing, &decision), record).await?;
+        Ok(self.forward(connection, place, &asked.target, lost, record).await?)
     }
 
     /// What is asked for: one target, which everything after this line goes by.
@@ -165,14 +168,14 @@ impl Pipeline {
         }
     }
 
-    /// Which bot is asking.
+    /// Which bot is asking, and what is enforced on it there.
     pub(super) fn identify(
         &self,
         client: &Client,
         headers: &HeaderMap,
-        target: &Target,
+        target: Target,
         record: &mut Record,
-    ) -> Result<Identity, Refusal> {
+    ) -> Result<Asked, Refusal> {
         let user = client.user(headers);
         let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         record.client_said(user_agent.as_deref(), user.as_deref());
@@ -185,7 +188,13 @@ impl Pipeline {
         };
         let identity = identity::identify(&self.identity, &asking)?;
         record.identified(&identity);
-        Ok(identity)
+        let host = target.origin.host.as_str();
+        let enforcement = Enforcement::of(&identity, host, self.mode, &self.exceptions);
+        record.enforced(&enforcement);
+        if let Err(unidentified) = identity::admit(&self.identity, &identity) {
+            enforce(&enforcement, unidentified.into(), record)?;
+        }
+        Ok(Asked { identity, target, enforcement })
     }
 
     /// What holds at the origin. robots.txt itself needs no permission, so nothing is asked for it.
@@ -196,57 +205,41 @@ impl Pipeline {
         }
     }
 
-    /// Allow or refuse; in observe mode a refusal is only recorded.
-    fn decide(
-        &self,
-        identity: &Identity,
-        target: &Target,
-        standing: Option<&Standing>,
-        record: &mut Record,
-    ) -> Result<Decision, Refusal> {
+    /// Allow or refuse.
+    fn decide(&self, asked: &Asked, standing: Option<&Standing>, record: &mut Record) -> Result<Decision, Refusal> {
         let Some(standing) = standing else {
             let decision = Decision::of(Reason::RobotsTxt);
             record.allowed(decision.reason);
             return Ok(decision);
         };
+        let Asked { identity, target, .. } = asked;
         let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
-        self.follow(identity, decision, standing, record)
+        self.follow(asked, decision, standing, record)
     }
 
     /// Does what was decided: goes on, or refuses.
     pub(super) fn follow(
         &self,
-        identity: &Identity,
+        asked: &Asked,
         decision: Decision,
         standing: &Standing,
         record: &mut Record,
     ) -> Result<Decision, Refusal> {
         record.decided(&decision, standing);
         if !decision.reason.allows() {
-            let robots_url = &standing.evidence.robots_url;
-            let refusal =
-                Refusal::by_rules(&decision, identity.token.as_str(), robots_url, standing.failure.as_deref());
-            if !self.observe {
-                return Err(refusal);
-            }
-            record.observed(refusal.reason);
+            let (token, robots_url) = (asked.identity.token.as_str(), &standing.evidence.robots_url);
+            let refusal = Refusal::by_rules(&decision, token, robots_url, standing.failure.as_deref());
+            enforce(&asked.enforcement, refusal, record)?;
         }
         Ok(decision)
     }
 
     /// The request as the line sees it.
-    fn arrival(
-        &self,
-        client: &Client,
-        request: &Request<Incoming>,
-        identity: &Identity,
-        target: &Target,
-        decision: &Decision,
-    ) -> Arrival {
-        let headers = request.headers();
+    fn arrival(&self, client: &Client, request: &Request<Incoming>, asked: &Asked, decision: &Decision) -> Arrival {
+        let (headers, target) = (request.headers(), &asked.target);
         let load = requisite::load(headers, target.origin.scheme);
         Arrival {
-            visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &identity.token),
+            visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &asked.identity.token),
             host: target.origin.host.clone(),
             gap: self.gap(decision),
             patience: self.queue.settings().patience(headers),
@@ -256,14 +249,15 @@ impl Pipeline {
     }
 
     /// A place in the line of the host, if it is asked slowly. Observe mode only tells how long the wait would be.
-    fn line_up(&self, arrival: &Arrival, decision: &Decision, record: &mut Record) -> Result<Place, Refusal> {
-        if !self.observe {
+    fn line_up(&self, arrival: &Arrival, asked: &Asked, record: &mut Record) -> Result<Place, Refusal> {
+        if asked.enforcement.mode == Mode::Enforce {
             return Ok(self.queue.arrive(arrival)?);
         }
-        if decision.reason.allows() {
+        // Who would have been refused would not have stood in line.
+        if !record.is_waived() {
             match self.queue.watch(arrival) {
                 Ok(wait) => record.would_wait(wait),
-                Err(refused) => record.observed(Refusal::from(refused).reason),
+                Err(refused) => enforce(&asked.enforcement, refused.into(), record)?,
             }
         }
         Ok(self.queue.free(arrival))
@@ -280,12 +274,12 @@ impl Pipeline {
     async fn wait_for_turn(
         &self,
         place: &mut Place,
-        asked: &Asked<'_>,
-        standing: &Option<Arc<Standing>>,
-        decision: &Decision,
+        asked: &Asked,
+        request: &Request<RequestBody>,
+        decided: (&Option<Arc<Standing>>, &Decision),
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
-        let (mut standing, mut decision) = (standing.clone(), decision.clone());
+        let (mut standing, mut decision) = (decided.0.clone(), decided.1.clone());
         loop {
             let gap = self.gap(&decision).unwrap_or_default();
             tokio::select! {
@@ -294,14 +288,14 @@ impl Pipeline {
             }
             if let Some(paced) = place.is_paced() {
                 record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
-                let latest = self.look_up(asked.target).await;
+                let latest = self.look_up(&asked.target).await;
                 if !same(latest.as_ref(), standing.as_ref()) {
-                    decision = self.decide(asked.identity, asked.target, latest.as_deref(), record)?;
+                    decision = self.decide(asked, latest.as_deref(), record)?;
                     standing = latest;
                     continue;
                 }
             }
-            let connection = match asked.websocket {
+            let connection = match is_websocket(request) {
                 true => self.upstream.connect_for_websocket(&asked.target.origin).await?,
                 false => self.upstream.connect(&asked.target.origin).await?,
             };
@@ -312,9 +306,12 @@ impl Pipeline {
     }
 
     /// The request without what is for the proxy alone.
-    fn prepare(&self, request: Request<Incoming>) -> Request<RequestBody> {
+    fn prepare(&self, request: Request<Incoming>, identity: &Identity) -> Request<RequestBody> {
         let mut request = request.map(|body| RequestBody::of_client(body, self.limits.body_timeout));
         request.headers_mut().remove(&self.identity.header);
+        if let Some(user_agent) = &identity.send_user_agent {
+            request.headers_mut().insert(header::USER_AGENT, user_agent.clone());
+        }
         let version = request.version();
         self.upstream.pseudonym().add_via(request.headers_mut(), version);
         request
@@ -383,11 +380,20 @@ fn has_one_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
     }
 }
 
-/// What a request that waits is for.
-struct Asked<'a> {
-    identity: &'a Identity,
-    target: &'a Target,
-    websocket: bool,
+/// Who asks for what, and what is enforced on it.
+pub(super) struct Asked {
+    pub(super) identity: Identity,
+    pub(super) target: Target,
+    enforcement: Enforcement,
+}
+
+/// Refuses, or records that it would have.
+fn enforce(enforcement: &Enforcement, refusal: Refusal, record: &mut Record) -> Result<(), Refusal> {
+    if !enforcement.waives(refusal.reason) {
+        return Err(refusal);
+    }
+    record.waived(refusal.reason);
+    Ok(())
 }
 
 fn is_websocket<B>(request: &Request<B>) -> bool {

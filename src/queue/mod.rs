@@ -39,6 +39,8 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct State {
     lines: Lines,
+    /// The lines that there would be of requests that nothing stops: what they would wait delays nobody who really does.
+    watched: Lines,
     holds: Holds,
 }
 
@@ -95,7 +97,7 @@ impl Queue {
     /// No lines yet.
     pub fn new(settings: Settings) -> Arc<Queue> {
         let mut state = State::default();
-        state.lines.set_max_delay(settings.max_delay);
+        state.set_max_delay(settings.max_delay);
         let settings = RwLock::new(Arc::new(settings));
         Arc::new(Queue { settings, state: Mutex::new(state), pages: Pages::default() })
     }
@@ -109,7 +111,7 @@ impl Queue {
     /// proxy, since a line cannot be cut in pieces.
     pub fn reload(&self, settings: Settings) {
         let settings = Settings { shared: self.settings().shared, ..settings };
-        self.lock().lines.set_max_delay(settings.max_delay);
+        self.lock().set_max_delay(settings.max_delay);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
@@ -145,12 +147,14 @@ impl Queue {
         };
         let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
         let state = &mut *self.lock();
-        let slot = state.lines.predict(&key, gap, state.holds.until(&arrival.host, now), now);
+        let held_until = state.holds.until(&arrival.host, now);
+        let among = |lines: &Lines| lines.predict(&key, gap, held_until, now);
+        let slot = among(&state.lines).max(among(&state.watched));
         let wait = slot.duration_since(now);
         if wait > arrival.patience {
-            return Err(state.too_long(&settings, &key, gap, wait, now));
+            return Err(Refused::TooLong { wait, retry_after: wait });
         }
-        state.lines.started(&key, gap, slot, now);
+        state.watched.started(&key, gap, slot, now);
         Ok(wait)
     }
 
@@ -240,6 +244,11 @@ impl Queue {
 }
 
 impl State {
+    fn set_max_delay(&mut self, max_delay: Duration) {
+        self.lines.set_max_delay(max_delay);
+        self.watched.set_max_delay(max_delay);
+    }
+
     fn too_long(&mut self, settings: &Settings, key: &LineKey, gap: Duration, wait: Duration, now: Instant) -> Refused {
         let retry_after = self.lines.refuse(key, gap, wait, settings.max_wait, now);
         match self.holds.in_force(key.host(), now) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use robots_proxy::policy::identity::MapEntry;
 use serde_json::json;
 
 use super::support::http2::Frames;
@@ -357,12 +358,9 @@ async fn bypass_d2_d3_a_name_on_the_connect_holds_unless_the_request_names_anoth
 async fn bypass_d4_d6_the_map_knows_the_socket_and_no_header_about_it() {
     let clear = Origin::http(|visit| Reply::of_site(RULES, visit)).await;
     let proxy = Proxy::with(&[("b.test", &clear)], |settings| {
-        let entry = |client: &str, token: &str| robots_proxy::policy::identity::MapEntry {
-            user: None,
+        let entry = |client: &str, token: &str| MapEntry {
             client: Some(client.parse().unwrap()),
-            user_agent: None,
-            host: None,
-            token: token.parse().unwrap(),
+            ..MapEntry::of(token.parse().unwrap())
         };
         settings.identity.map = vec![entry("192.0.2.0/24", "OpenBot"), entry("127.0.0.0/8", "MapBot")];
     })

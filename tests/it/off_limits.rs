@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use robots_proxy::policy::address::PrivateAddresses;
+use robots_proxy::policy::enforcement::Mode;
 
 use super::support::curl::Got;
 use super::support::origin::{Origin, Reply};
@@ -57,7 +58,7 @@ async fn the_setting_decides_and_connect_to_is_exempt() {
 async fn observe_mode_lets_nobody_past_the_guard() {
     let site = open().await;
     let proxy = Proxy::with(&[], |settings| {
-        settings.observe = true;
+        settings.mode = Mode::Observe;
         settings.upstream.private_addresses = PrivateAddresses::Deny;
     })
     .await;

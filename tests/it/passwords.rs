@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use robots_proxy::policy::identity::MapEntry;
 use serde_json::json;
 
 use super::support::origin::{Origin, Reply};
@@ -22,10 +23,7 @@ async fn guarded() -> (Arc<Origin>, Arc<Origin>, Proxy) {
         let file = settings.state_dir.join("users");
         std::fs::write(&file, format!("ann:{}\n", bcrypt::hash("secret", 4).unwrap())).unwrap();
         settings.auth.htpasswd = Some(file);
-        let token = "AnnBot".parse().unwrap();
-        let user = Some("ann".into());
-        let entry =
-            robots_proxy::policy::identity::MapEntry { user, client: None, user_agent: None, host: None, token };
+        let entry = MapEntry { user: Some("ann".into()), ..MapEntry::of("AnnBot".parse().unwrap()) };
         settings.identity.map = vec![entry];
     })
     .await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Version;
+use robots_proxy::policy::enforcement::Mode;
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -174,7 +175,7 @@ async fn case_10_the_certificate_is_for_the_host_short_lived_and_comes_with_its_
 async fn observe_mode_refuses_and_delays_nothing_and_records_what_it_would_have_done() {
     let site =
         Origin::https(|visit| Reply::of_site("User-agent: *\nDisallow: /private/\nCrawl-delay: 20", visit)).await;
-    let proxy = Proxy::with(&[("a.test", &site)], |settings| settings.observe = true).await;
+    let proxy = Proxy::with(&[("a.test", &site)], |settings| settings.mode = Mode::Observe).await;
     for path in ["/private/1", "/2", "/3"] {
         assert_eq!(proxy.curl(&["--max-time", "10", &format!("https://a.test{path}")]).await.status, 200);
     }

@@ -10,9 +10,20 @@ use crate::policy::standing::{Effect, Standing};
 use crate::robots::{Group, RobotsTxt, Rule, path};
 
 /// The explanation of one decision, with its line end.
-pub(super) fn decision(url: &str, options: &Check, path: &[u8], decision: &Decision, standing: &Standing) -> String {
+pub(super) fn decision(
+    url: &str,
+    options: &Check,
+    path: &[u8],
+    decision: &Decision,
+    exception: Option<&str>,
+    standing: &Standing,
+) -> String {
     let agent = options.agent.as_str();
-    let verdict = if decision.reason.allows() { "allowed" } else { "refused" };
+    let verdict = match decision.reason.allows() {
+        true => "allowed",
+        false if exception.is_some() => "would be refused",
+        false => "refused",
+    };
     let mut text = format!("{verdict}: {agent} {url}\n");
     match &standing.effect {
         Effect::Rules(robots) => by_rules(&mut text, options, path, decision, robots, &standing.evidence.robots_url),
@@ -21,6 +32,9 @@ pub(super) fn decision(url: &str, options: &Check, path: &[u8], decision: &Decis
             let failure = standing.failure.as_deref().unwrap_or("no answer");
             note(&mut text, &format!("{} cannot be read: {failure}", standing.evidence.robots_url));
         }
+    }
+    if let Some(reason) = exception {
+        note(&mut text, &format!("exception: {reason}"));
     }
     if let Some(delay) = decision.crawl_delay {
         note(&mut text, &format!("crawl delay: {} s", delay.as_secs_f64()));

@@ -15,7 +15,11 @@ use self::rules::{Known, Rules};
 use super::url::Splitter;
 use super::{MISUSED, told};
 use crate::clock;
+use crate::config::{LoadError, Loaded};
 use crate::policy::decision::{self, Decision};
+use crate::policy::enforcement::Exception;
+use crate::policy::identity::Token;
+use crate::policy::target::Origin;
 
 /// `check`.
 #[derive(Debug, Args)]
@@ -59,6 +63,7 @@ async fn check(config: Option<&Path>, options: &Check) -> anyhow::Result<bool> {
     let mut checker = Checker {
         options,
         rules: Rules::of(config, options).await?,
+        exceptions: exceptions(config)?,
         splitter: Splitter::default(),
         out: BufWriter::new(std::io::stdout().lock()),
         all_allowed: true,
@@ -74,9 +79,18 @@ async fn check(config: Option<&Path>, options: &Check) -> anyhow::Result<bool> {
     Ok(checker.all_allowed)
 }
 
+/// Those of the configuration; a file of rules can be checked where there is none, and no place for one.
+fn exceptions(config: Option<&Path>) -> anyhow::Result<Vec<Exception>> {
+    match Loaded::load(config) {
+        Err(LoadError::NoStateDir) => Ok(Vec::new()),
+        loaded => Ok(loaded?.settings().exceptions),
+    }
+}
+
 struct Checker<'a, W: Write> {
     options: &'a Check,
     rules: Rules,
+    exceptions: Vec<Exception>,
     splitter: Splitter,
     out: W,
     all_allowed: bool,
@@ -94,6 +108,8 @@ struct Checked<'a> {
     rule: Option<&'a str>,
     line: Option<u32>,
     crawl_delay_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exception: Option<&'a str>,
     robots: &'a str,
     remarks: &'a [String],
     sitemaps: &'a [String],
@@ -125,12 +141,13 @@ impl<W: Write> Checker<'_, W> {
 
     async fn check(&mut self, url: &str) -> anyhow::Result<()> {
         let (origin, path) = self.splitter.split(url)?;
+        let exception = exception(&self.exceptions, &self.options.agent, origin);
         let known = self.rules.at(origin).await;
         let agent = self.options.agent.as_str();
         let decision = decision::decide(agent, path.as_bytes(), &known.standing, clock::now());
         self.all_allowed &= decision.reason.allows();
         if self.options.json {
-            let checked = checked(url, self.options, &path, &decision, known);
+            let checked = checked(url, self.options, &path, &decision, exception, known);
             serde_json::to_writer(&mut self.out, &checked)?;
             writeln!(self.out)?;
             return Ok(());
@@ -138,13 +155,27 @@ impl<W: Write> Checker<'_, W> {
         if !std::mem::take(&mut self.first) {
             writeln!(self.out)?;
         }
-        write!(self.out, "{}", explain::decision(url, self.options, path.as_bytes(), &decision, &known.standing))?;
+        let explained = explain::decision(url, self.options, path.as_bytes(), &decision, exception, &known.standing);
+        write!(self.out, "{explained}")?;
         let remarks = known.first_use().then(|| explain::file(known));
         Ok(write!(self.out, "{}", remarks.unwrap_or_default())?)
     }
 }
 
-fn checked<'a>(url: &'a str, options: &'a Check, path: &str, decision: &'a Decision, known: &'a Known) -> Checked<'a> {
+/// Why the proxy lets an agent through at an origin, whatever robots.txt says.
+fn exception<'a>(exceptions: &'a [Exception], agent: &str, origin: &Origin) -> Option<&'a str> {
+    let token: Token = agent.parse().ok()?;
+    Some(&*Exception::find(exceptions, &token, origin.host.as_str())?.reason)
+}
+
+fn checked<'a>(
+    url: &'a str,
+    options: &'a Check,
+    path: &str,
+    decision: &'a Decision,
+    exception: Option<&'a str>,
+    known: &'a Known,
+) -> Checked<'a> {
     let matching = options.all.then(|| {
         let rules = known.robots().map(|robots| robots.matching(&options.agent, path.as_bytes())).unwrap_or_default();
         let told = |(group, rule): &(crate::robots::Group<'_>, crate::robots::Rule<'_>)| Matching {
@@ -163,6 +194,7 @@ fn checked<'a>(url: &'a str, options: &'a Check, path: &str, decision: &'a Decis
         rule: decision.rule.as_deref(),
         line: decision.line,
         crawl_delay_s: decision.crawl_delay.map(|delay| delay.as_secs_f64()),
+        exception,
         robots: &known.standing.evidence.robots_url,
         remarks: &known.remarks,
         sitemaps: &known.sitemaps,

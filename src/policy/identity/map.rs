@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use http::HeaderValue;
 use ipnet::IpNet;
 use regex::Regex;
 
 use super::{Asking, Token};
+use crate::policy::enforcement::Mode;
 use crate::policy::host::HostPattern;
 
 /// What the operator knows about some clients. Every condition given must hold; without any, all clients are meant.
@@ -21,9 +23,18 @@ pub struct MapEntry {
     pub host: Option<HostPattern>,
     /// Who it is then.
     pub token: Token,
+    /// Whether what is decided about it is enforced; `None` is as for all others.
+    pub mode: Option<Mode>,
+    /// The User-Agent that goes on in place of the client's.
+    pub send_user_agent: Option<HeaderValue>,
 }
 
 impl MapEntry {
+    /// An entry without conditions: whoever asks is this bot.
+    pub fn of(token: Token) -> MapEntry {
+        MapEntry { user: None, client: None, user_agent: None, host: None, token, mode: None, send_user_agent: None }
+    }
+
     pub(super) fn fits(&self, asking: &Asking<'_>) -> bool {
         self.user.as_deref().is_none_or(|user| asking.user == Some(user))
             && self.client.is_none_or(|network| contains(&network, asking.client))
@@ -52,7 +63,7 @@ mod tests {
     }
 
     fn entry(name: &str) -> MapEntry {
-        MapEntry { user: None, client: None, user_agent: None, host: None, token: token(name) }
+        MapEntry::of(token(name))
     }
 
     #[test]
@@ -62,7 +73,7 @@ mod tests {
             client: Some("192.0.2.0/24".parse().unwrap()),
             user_agent: Some(Regex::new("(?i)headless").unwrap()),
             host: Some("*.example.com".parse().unwrap()),
-            token: token("NimbuBot"),
+            ..entry("NimbuBot")
         };
         let browser = HeaderMap::from_iter([(http::header::USER_AGENT, "HeadlessChrome/9".parse().unwrap())]);
         let nothing = HeaderMap::new();

@@ -3,11 +3,13 @@
 //! A client says so in one of several ways, and an operator may know better than the client; the sources are asked in
 //! the order of the configuration and the first that answers wins. A header that cannot be understood is an error and
 //! never `*`: a bot that spelled its name wrongly would otherwise go by the rules for everybody and nobody would
-//! notice. Reading a User-Agent is in `policy/user_agent.rs`. Whether a claim is allowed, and what becomes of those who
-//! cannot be told, is decided in `policy/decision.rs`.
+//! notice. Who has been told by nothing, or claims a name that is not his to claim, is turned away by [`admit`]. Reading a User-Agent is
+//! in `policy/user_agent.rs`.
 
+mod admission;
 mod credentials;
 mod map;
+mod review;
 mod token;
 
 use std::borrow::Cow;
@@ -15,13 +17,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use http::header::{HeaderMap, HeaderName, USER_AGENT};
+use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
+pub use self::admission::{Unidentified, admit};
 pub use self::credentials::{Credentials, basic_credentials, basic_user};
 pub use self::map::MapEntry;
+pub use self::review::{Doubt, review};
 pub(super) use self::token::LONGEST_TOKEN;
 pub use self::token::{InvalidToken, Token};
 pub use super::user_agent::token_in_user_agent;
+
+use super::enforcement::Mode;
 
 /// A bot's product token and how we know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +36,19 @@ pub struct Identity {
     pub token: Token,
     /// What told it.
     pub source: Source,
+    /// The other name, where header and User-Agent hold two.
+    pub conflict: Option<Token>,
+    /// Whether what is decided about this bot is enforced; `None` is as for all others.
+    pub mode: Option<Mode>,
+    /// The User-Agent that goes on in place of the client's.
+    pub send_user_agent: Option<HeaderValue>,
+}
+
+impl Identity {
+    /// A token, and what told it.
+    pub fn new(token: Token, source: Source) -> Identity {
+        Identity { token, source, conflict: None, mode: None, send_user_agent: None }
+    }
 }
 
 /// How identities are told.
@@ -41,6 +60,10 @@ pub struct Settings {
     pub header: HeaderName,
     /// The token of a client that cannot be told.
     pub default: Token,
+    /// Whether such a client is turned away.
+    pub require: bool,
+    /// The tokens that a client may claim by header or User-Agent; any, where there are none.
+    pub allow: Vec<Token>,
     /// What the operator knows; the first entry that fits wins.
     pub map: Vec<MapEntry>,
 }
@@ -51,6 +74,8 @@ impl Default for Settings {
             order: vec![Source::Map, Source::Header, Source::UserAgent, Source::Default],
             header: HeaderName::from_static("robots-agent"),
             default: Token::star(),
+            require: false,
+            allow: Vec::new(),
             map: Vec::new(),
         }
     }
@@ -75,17 +100,31 @@ pub struct Asking<'a> {
 /// Tells who is asking, by the first source that answers; by the default if none does.
 pub fn identify(settings: &Settings, asking: &Asking<'_>) -> Result<Identity, MalformedIdentity> {
     for &source in &settings.order {
-        let token = match source {
-            Source::Map => settings.map.iter().find(|entry| entry.fits(asking)).map(|entry| entry.token.clone()),
-            Source::Header => by_header(&settings.header, asking)?,
-            Source::UserAgent => by_user_agent(asking),
-            Source::Default => Some(settings.default.clone()),
+        let told = match source {
+            Source::Map => by_map(&settings.map, asking),
+            Source::Header => by_header(&settings.header, asking)?.map(|token| Identity {
+                conflict: by_user_agent(asking).filter(|other| *other != token),
+                ..Identity::new(token, source)
+            }),
+            Source::UserAgent => by_user_agent(asking).map(|token| Identity {
+                conflict: by_header(&settings.header, asking).ok().flatten().filter(|other| *other != token),
+                ..Identity::new(token, source)
+            }),
+            Source::Default => break,
         };
-        if let Some(token) = token {
-            return Ok(Identity { token, source });
+        if let Some(identity) = told {
+            return Ok(identity);
         }
     }
-    Ok(Identity { token: settings.default.clone(), source: Source::Default })
+    Ok(Identity::new(settings.default.clone(), Source::Default))
+}
+
+fn by_map(map: &[MapEntry], asking: &Asking<'_>) -> Option<Identity> {
+    map.iter().find(|entry| entry.fits(asking)).map(|entry| Identity {
+        mode: entry.mode,
+        send_user_agent: entry.send_user_agent.clone(),
+        ..Identity::new(entry.token.clone(), Source::Map)
+    })
 }
 
 fn by_header(name: &HeaderName, asking: &Asking<'_>) -> Result<Option<Token>, MalformedIdentity> {
@@ -247,7 +286,7 @@ mod tests {
         let header = ("robots-agent", "NimbuBot");
         let mapped = |order: &str| Settings {
             order: order.split(' ').map(|source| source.parse().unwrap()).collect(),
-            map: vec![entry("MapBot")],
+            map: vec![MapEntry::of(token("MapBot"))],
             ..Settings::default()
         };
         let cases = [
@@ -265,10 +304,6 @@ mod tests {
         for (settings, own, expected) in cases {
             assert_eq!(told(&settings, &own, None), expected, "{:?} {own:?}", settings.order);
         }
-    }
-
-    fn entry(name: &str) -> MapEntry {
-        MapEntry { user: None, client: None, user_agent: None, host: None, token: token(name) }
     }
 
     #[test]
@@ -321,6 +356,34 @@ mod tests {
         ];
         for (own, tunnel, expected) in cases {
             assert_eq!(told(&Settings::default(), own, Some(tunnel)), expected, "{own:?} in {tunnel:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_that_did_not_win_is_a_conflict() {
+        let by = |order: &str| Settings {
+            order: order.split(' ').map(|source| source.parse().unwrap()).collect(),
+            map: vec![MapEntry { user: Some("a".into()), ..MapEntry::of(token("MapBot")) }],
+            ..Settings::default()
+        };
+        let header_first = "map header user-agent";
+        for (order, user, own, tunnel, conflict) in [
+            (header_first, None, [Some("NimbuBot"), Some("FooBot/1")], None, Some("FooBot")),
+            (header_first, None, [Some("NimbuBot"), Some("nimbubot/2")], None, None),
+            (header_first, None, [Some("NimbuBot"), Some("Mozilla/5.0 Chrome/9")], None, None),
+            (header_first, None, [Some("NimbuBot"), None], None, None),
+            (header_first, None, [None, Some("FooBot/1")], Some("NimbuBot"), Some("FooBot")),
+            (header_first, Some("a"), [Some("NimbuBot"), Some("FooBot/1")], None, None),
+            ("user-agent header", None, [Some("NimbuBot"), Some("FooBot/1")], None, Some("NimbuBot")),
+            ("user-agent header", None, [Some("a b"), Some("FooBot/1")], None, None),
+        ] {
+            let named = ["robots-agent", "user-agent"].into_iter().zip(own);
+            let own: Vec<_> = named.filter_map(|(name, value)| Some((name, value?))).collect();
+            let (own, tunnel) = (headers(&own), tunnel.map(|value| headers(&[("robots-agent", value)])));
+            let client = "192.0.2.7".parse().unwrap();
+            let asking = Asking { user, client, host: "a.example", headers: &own, tunnel: tunnel.as_ref() };
+            let identity = identify(&by(order), &asking).unwrap();
+            assert_eq!(identity.conflict, conflict.map(token), "{order} {own:?} in {tunnel:?}");
         }
     }
 
