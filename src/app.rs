@@ -1,4 +1,4 @@
-//! The only place that puts the parts together: what `serve`, `demo` and the tests call.
+//! The only place that puts the parts together: what `serve`, `run`, `demo` and the tests call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +34,9 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Whether decisions are put into practice.
     pub mode: Mode,
+    /// Started for one command, beside whatever runs with the same folders: without a control socket, and in silence without the
+    /// store where another process has it open.
+    pub private: bool,
     /// Where copies of robots.txt are kept.
     pub state_dir: PathBuf,
     /// The certificate authority.
@@ -103,6 +106,7 @@ pub struct Running {
     stopping: CancellationToken,
     tasks: TaskTracker,
     drain: Duration,
+    proxy: Arc<Proxy>,
 }
 
 /// Starts a proxy: when this returns, its listeners are open.
@@ -127,7 +131,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.listening_on(addresses.clone());
-    let store = open_store(&settings.state_dir, settings.lookup.max_copies);
+    let store = open_store(&settings);
     let queue = Queue::new(settings.pace);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -147,22 +151,33 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let drain = settings.limits.drain;
     let interception = Interception::new(leaves)?;
     let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits });
-    match Socket::open(&settings.state_dir) {
-        Ok(socket) => drop(tokio::spawn(socket.serve(Arc::clone(&proxy)))),
-        Err(error) => {
-            tracing::warn!(%error, "no control socket: the commands that look into this proxy will not find it")
-        }
+    if !settings.private {
+        open_window(&settings.state_dir, &proxy);
     }
     for listener in listeners {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
-    Ok(Running { listening, addresses, ca, audit, stopping, tasks, drain })
+    Ok(Running { listening, addresses, ca, audit, stopping, tasks, drain, proxy })
+}
+
+/// The commands that look into a proxy ask through its control socket.
+fn open_window(folder: &Path, proxy: &Arc<Proxy>) {
+    match Socket::open(folder) {
+        Ok(socket) => drop(tokio::spawn(socket.serve(Arc::clone(proxy)))),
+        Err(error) => {
+            tracing::warn!(%error, "no control socket: the commands that look into this proxy will not find it")
+        }
+    }
 }
 
 /// Two proxies may be told to keep their copies in one folder; the second does without.
-fn open_store(folder: &Path, copies: u64) -> Option<Store> {
-    let limits = store::Limits { copies, body_bytes: store::Limits::BODY_BYTES };
-    Store::open(folder, limits).inspect_err(|error| tracing::warn!(%error, "robots.txt copies stay in memory")).ok()
+fn open_store(settings: &Settings) -> Option<Store> {
+    let limits = store::Limits { copies: settings.lookup.max_copies, body_bytes: store::Limits::BODY_BYTES };
+    let opened = Store::open(&settings.state_dir, limits);
+    if let (Err(error), false) = (&opened, settings.private) {
+        tracing::warn!(%error, "robots.txt copies stay in memory");
+    }
+    opened.ok()
 }
 
 impl Running {
@@ -184,6 +199,11 @@ impl Running {
     /// The audit log.
     pub fn audit(&self) -> &Audit {
         &self.audit
+    }
+
+    /// TLS handshakes that clients broke off: those that do not trust the CA do so.
+    pub fn broken_handshakes(&self) -> u64 {
+        self.proxy.interception.broken_handshakes()
     }
 
     /// Accepts nobody any more, lets running requests finish for as long as `limits.drain` says, and writes the last records.

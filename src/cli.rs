@@ -24,6 +24,7 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
+  robots-proxy run --agent MyBot -- python scrape.py
   robots-proxy serve
   curl --proxy http://127.0.0.1:3128 --cacert ca.pem https://example.com/
   robots-proxy check --agent MyBot https://example.com/page
@@ -36,6 +37,11 @@ enum Command {
     /// Works without any configuration: listens on 127.0.0.1:3128, makes its certificate authority on first start, and prints the
     /// lines to paste.
     Serve(commands::serve::Serve),
+    /// Run a command behind a proxy of its own
+    ///
+    /// Starts a private proxy on a free port, tells CMD of it through the variables that common clients read, and prints a summary of
+    /// the decisions on standard error at the end. CMD keeps its standard input and output, gets the signals, and gives the exit status.
+    Run(commands::run::Run),
     /// Decide about URLs without fetching them, and explain
     ///
     /// Reads robots.txt of each URL's origin, or the file named with --robots, and tells the group, the deciding rule with its line,
@@ -69,7 +75,7 @@ enum Command {
 /// Runs the command and prints an error, if there is one, in one line.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    start_log(matches!(cli.command, Command::Run(_)));
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -84,6 +90,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let config = cli.config.as_deref();
     match cli.command {
         Command::Serve(serve) => block_on(commands::serve::run(config, serve)),
+        Command::Run(run) => block_on(commands::run::run(config, run)),
         Command::Check(check) => block_on(commands::check::run(config, check)),
         Command::Ca(ca) => commands::ca::run(config, &ca),
         Command::Config(what) => commands::config::run(config, &what),
@@ -102,10 +109,11 @@ fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }
 
-/// The log for operators goes to standard error; `ROBOTS_PROXY_LOG` chooses what it tells.
-fn start_log() {
-    let filter =
-        tracing_subscriber::EnvFilter::try_from_env("ROBOTS_PROXY_LOG").unwrap_or_else(|_| "robots_proxy=info".into());
+/// The log for operators goes to standard error; `ROBOTS_PROXY_LOG` chooses what it tells. A command that shares its standard error
+/// with another program is quieter.
+fn start_log(shares: bool) {
+    let usual = if shares { "robots_proxy=warn" } else { "robots_proxy=info" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ROBOTS_PROXY_LOG").unwrap_or_else(|_| usual.into());
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)

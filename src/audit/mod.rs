@@ -204,6 +204,27 @@ pub enum Via {
     Connect,
 }
 
+/// A request that has ended, recorded or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// `allow`, `refuse`, `observe` or `error`.
+    pub decision: &'static str,
+    /// Why.
+    pub reason: Reason,
+    /// What was asked for, as it is recorded.
+    pub url: &'a str,
+    /// The bot, where it could be told.
+    pub agent: Option<&'a str>,
+    /// The deciding rule.
+    pub rule: Option<&'a str>,
+    /// Its line.
+    pub line: Option<u32>,
+    /// The robots.txt that it stands in.
+    pub robots_url: Option<&'a str>,
+    /// How long the request waited for its turn.
+    pub waited: Option<Duration>,
+}
+
 impl Record {
     /// Begins the record of a request.
     pub fn begin(audit: &Arc<Audit>, client: IpAddr, via: Via, method: &http::Method, mode: Mode) -> Record {
@@ -374,11 +395,12 @@ impl Record {
             _ if reason.is_refusal() => "refuse",
             _ => "error",
         };
+        self.entry.redact(self.audit.settings().query);
+        self.audit.ended(&self.entry.ended(reason));
         if self.entry.decision == "allow" && self.audit.which() == Which::Blocked {
             return None;
         }
         self.entry.duration_ms = milliseconds(clock::now().duration_since(self.began));
-        self.entry.redact(self.audit.settings().query);
         let mut line = serde_json::to_vec(&self.entry).unwrap_or_default();
         line.push(b'\n');
         Some(line)
@@ -386,6 +408,19 @@ impl Record {
 }
 
 impl Entry {
+    fn ended(&self, reason: Reason) -> Ended<'_> {
+        Ended {
+            decision: self.decision,
+            reason,
+            url: &self.url,
+            agent: self.agent.as_deref(),
+            rule: self.rule.as_deref(),
+            line: self.line,
+            robots_url: self.robots.as_ref().map(|robots| robots.url.as_str()),
+            waited: self.wait_ms.map(Duration::from_millis),
+        }
+    }
+
     /// Leaves out what of query strings is not to be recorded, wherever a URL stands.
     fn redact(&mut self, query: Query) {
         if let Some(detail) = &mut self.detail {

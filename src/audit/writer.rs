@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log::{Appended, Log};
 use super::rotated::Names;
-use super::{OnFailure, Settings, Which};
+use super::{Ended, OnFailure, Settings, Which};
 use crate::clock;
 
 /// Records that may wait for the disk: a few seconds of a busy proxy, about 10 MB.
@@ -35,12 +35,15 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long an answer waits for a disk that neither takes nor refuses its record, such as one at the end of a broken network.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Is told of each request as it ends.
+type Listener = Box<dyn Fn(&Ended<'_>) + Send + Sync>;
+
 /// The audit log is opened once and shared by all requests.
-#[derive(Debug)]
 pub struct Audit {
     settings: Settings,
     queue: mpsc::Sender<Message>,
     state: Arc<State>,
+    listener: OnceLock<Listener>,
 }
 
 #[derive(Debug)]
@@ -102,7 +105,18 @@ impl Audit {
             .name("audit".into())
             .spawn(move || writer.work(&runtime, messages))
             .map_err(OpenError::Thread)?;
-        Ok(Arc::new(Audit { settings: settings.clone(), queue, state }))
+        Ok(Arc::new(Audit { settings: settings.clone(), queue, state, listener: OnceLock::new() }))
+    }
+
+    /// Has a function told of each request as it ends, also of those that are not recorded. The first that asks is the only one.
+    pub fn on_end(&self, listener: impl Fn(&Ended<'_>) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    pub(super) fn ended(&self, ended: &Ended<'_>) {
+        if let Some(listener) = self.listener.get() {
+            listener(ended);
+        }
     }
 
     /// What it was opened with.
@@ -186,6 +200,12 @@ impl Audit {
     /// Records lost since the start.
     pub fn failed(&self) -> u64 {
         self.state.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audit").field("settings", &self.settings).field("state", &self.state).finish_non_exhaustive()
     }
 }
 

@@ -82,6 +82,7 @@ impl Config {
         app::Settings {
             listen: self.listen.iter().map(|listen| listen.0.in_folder(base)).collect(),
             mode: self.mode.0,
+            private: false,
             state_dir: self.state_dir.as_ref().map_or_else(|| state.to_owned(), |folder| base.join(folder)),
             ca: self.ca.settings_in(base),
             auth: self.auth.settings_in(base),

@@ -12,9 +12,10 @@ use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::AsyncWriteExt;
+use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::limits;
@@ -140,7 +141,7 @@ impl Proxy {
             }
             async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
         });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+        let mut builder = auto::Builder::new(Tracked(self.pipeline.tasks.clone()));
         builder
             .http1()
             .timer(TokioTimer::new())
@@ -180,6 +181,19 @@ impl Proxy {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if is_head { without_body(response) } else { response }
+    }
+}
+
+/// Runs the streams of an HTTP/2 connection, and has a stop wait for them: each holds a record, also when the connection is over.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        self.0.spawn(stream);
     }
 }
 

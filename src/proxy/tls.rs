@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::ServerConfig;
 use rustls::server::{Acceptor, ClientHello, ResolvesServerCert};
@@ -17,6 +18,7 @@ use crate::policy::target::{Host, Scheme, Tunnel};
 pub struct Interception {
     leaves: Leaves,
     config: ServerConfig,
+    broken: AtomicU64,
 }
 
 /// Why a handshake failed.
@@ -35,7 +37,12 @@ impl Interception {
         // Old clients, and curl --http1.0, offer nothing but the last.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
-        Ok(Interception { leaves, config })
+        Ok(Interception { leaves, config, broken: AtomicU64::new(0) })
+    }
+
+    /// Handshakes inside tunnels that the client broke off, mostly because it does not trust the CA.
+    pub fn broken_handshakes(&self) -> u64 {
+        self.broken.load(Ordering::Relaxed)
     }
 
     /// Whether what comes through a tunnel can be looked into, as far as its CONNECT tells: an address may still carry a server name,
@@ -64,7 +71,11 @@ impl Interception {
             not_ours(tunnel, error);
             Arc::new(self.config.clone())
         });
-        Ok(hello.into_stream(config).await?)
+        let shaken = hello.into_stream(config).await;
+        if shaken.is_err() {
+            self.broken.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(shaken?)
     }
 
     /// Shakes hands as the proxy, for the name that the client knows it by or, where it sends none, for the address that it came to.

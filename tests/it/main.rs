@@ -35,6 +35,8 @@ mod passwords;
 mod permitted;
 mod questions;
 mod reports;
+mod run;
+mod run_signals;
 mod scrapy;
 mod status_table;
 mod tunnels;
