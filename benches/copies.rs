@@ -15,6 +15,7 @@ use robots_proxy::lookup::fetch::{FetchError, Fetched, Validators};
 use robots_proxy::lookup::store::{Limits, Store};
 use robots_proxy::lookup::{Fetch, Lookup, Settings};
 use robots_proxy::policy::target::Origin;
+use robots_proxy::upstream::Speech;
 
 const ORIGINS: usize = 100_000;
 
@@ -22,7 +23,12 @@ const ORIGINS: usize = 100_000;
 struct Everywhere;
 
 impl Fetch for Everywhere {
-    fn fetch(&self, origin: &Origin, _: Option<Validators>) -> BoxFuture<'static, Result<Fetched, FetchError>> {
+    fn fetch(
+        &self,
+        origin: &Origin,
+        _: Speech,
+        _: Option<Validators>,
+    ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
         let rules = if origin == &self::origin(0) { 20_000 } else { 60 };
         let rules: String = (0..rules).map(|rule| format!("Disallow: /{}/{rule}/section\n", origin.host)).collect();
         let body = format!("User-agent: *\n{rules}").into_bytes();
@@ -35,7 +41,7 @@ impl Fetch for Everywhere {
 struct Nowhere;
 
 impl Fetch for Nowhere {
-    fn fetch(&self, _: &Origin, _: Option<Validators>) -> BoxFuture<'static, Result<Fetched, FetchError>> {
+    fn fetch(&self, _: &Origin, _: Speech, _: Option<Validators>) -> BoxFuture<'static, Result<Fetched, FetchError>> {
         Box::pin(async { Err(FetchError::TimedOut(Duration::ZERO)) })
     }
 }
@@ -56,7 +62,7 @@ fn resident() -> f64 {
 
 async fn ask_all(lookup: &Lookup) {
     for number in 0..ORIGINS {
-        lookup.standing(&origin(number)).await;
+        lookup.standing(&origin(number), Speech::Http1).await;
     }
 }
 
@@ -66,7 +72,7 @@ fn fill(folder: &Path) {
     runtime().block_on(async {
         let lookup = Lookup::new(Settings::default(), Arc::new(Everywhere), store(folder));
         for number in 0..ORIGINS {
-            lookup.standing(&origin(number)).await;
+            lookup.standing(&origin(number), Speech::Http1).await;
             if number % 500 == 0 {
                 lookup.store().unwrap().flush();
             }

@@ -46,16 +46,23 @@ pub async fn timeout_at<F: Future>(deadline: Instant, work: F) -> Option<F::Outp
 /// 9999) become the nearest that it can.
 pub fn rfc3339(time: SystemTime) -> String {
     let utc = utc(time);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-        utc.year(),
-        u8::from(utc.month()),
-        utc.day(),
-        utc.hour(),
-        utc.minute(),
-        utc.second(),
-        utc.millisecond()
-    )
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    // By hand: two of them are in each record, and the formatting machinery takes ten times as long.
+    for (end, mut number) in [
+        (4, u32::try_from(utc.year()).unwrap_or_default()),
+        (7, u8::from(utc.month()).into()),
+        (10, utc.day().into()),
+        (13, utc.hour().into()),
+        (16, utc.minute().into()),
+        (19, utc.second().into()),
+        (23, utc.millisecond().into()),
+    ] {
+        for digit in text[..end].iter_mut().rev().take_while(|octet| octet.is_ascii_digit()) {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    text.iter().map(|&octet| char::from(octet)).collect()
 }
 
 /// Not `OffsetDateTime::from`, which panics outside the years that it can hold.

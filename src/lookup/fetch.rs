@@ -21,7 +21,7 @@ use super::Fetch;
 use crate::clock;
 use crate::policy::target::{Origin, Target};
 use crate::queue::Queue;
-use crate::upstream::{self, RequestBody, Upstream};
+use crate::upstream::{self, RequestBody, Speech, Upstream};
 
 /// How robots.txt is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,9 +121,12 @@ impl RobotsFetch {
     pub fn fetch_from(
         &self,
         target: Target,
+        speech: Speech,
         validators: Option<Validators>,
     ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
         let (settings, upstream) = (Arc::clone(&self.settings), Arc::clone(&self.upstream));
+        // What is switched to a WebSocket serves no page.
+        let speech = if speech == Speech::WebSocket { Speech::Http1 } else { speech };
         let held_until = self.queue.as_ref().and_then(|queue| queue.held_until(&target.origin.host));
         async move {
             let timeout = settings.timeout;
@@ -132,7 +135,7 @@ impl RobotsFetch {
                 return Err(FetchError::Held(held));
             }
             clock::sleep(held).await;
-            match clock::timeout(timeout, follow(&settings, &upstream, target, validators.as_ref())).await {
+            match clock::timeout(timeout, follow(&settings, &upstream, target, speech, validators.as_ref())).await {
                 Some(fetched) => fetched,
                 None => Err(FetchError::TimedOut(timeout)),
             }
@@ -145,9 +148,11 @@ impl Fetch for RobotsFetch {
     fn fetch(
         &self,
         origin: &Origin,
+        speech: Speech,
         validators: Option<Validators>,
     ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
-        self.fetch_from(Target { origin: origin.clone(), path: PathAndQuery::from_static("/robots.txt") }, validators)
+        let target = Target { origin: origin.clone(), path: PathAndQuery::from_static("/robots.txt") };
+        self.fetch_from(target, speech, validators)
     }
 }
 
@@ -167,11 +172,12 @@ async fn follow(
     settings: &Settings,
     upstream: &Arc<Upstream>,
     mut target: Target,
+    speech: Speech,
     validators: Option<&Validators>,
 ) -> Result<Fetched, FetchError> {
     let mut visited = Vec::new();
     loop {
-        let answer = ask(settings, upstream, &target, validators).await;
+        let answer = ask(settings, upstream, &target, speech, validators).await;
         let (head, body) = answer
             .map_err(|error| match error {
                 FetchError::Upstream(source) if !visited.is_empty() && source.off_limits().is_some() => {
@@ -201,6 +207,7 @@ async fn ask(
     settings: &Settings,
     upstream: &Arc<Upstream>,
     target: &Target,
+    speech: Speech,
     validators: Option<&Validators>,
 ) -> Result<Response<upstream::Body>, FetchError> {
     let mut request = Request::get(target.path.as_str())
@@ -217,10 +224,10 @@ async fn ask(
         }
     }
     let request = request.body(RequestBody::Empty).map_err(|error| upstream::Error::Protocol(Box::new(error)))?;
-    let connection = upstream.connect(&target.origin).await?;
+    let connection = upstream.connect(&target.origin, speech).await?;
     match connection.send(target, request).await {
         Err(upstream::Error::Lost(request)) => {
-            Ok(upstream.connect(&target.origin).await?.send(target, *request).await?)
+            Ok(upstream.connect(&target.origin, speech).await?.send(target, *request).await?)
         }
         answer => Ok(answer?),
     }

@@ -27,6 +27,7 @@ use crate::policy::reason::Reason;
 use crate::policy::standing::{Effect, Standing};
 use crate::policy::target::Origin;
 use crate::robots::status::{Lifetimes, StatusPolicy};
+use crate::upstream::Speech;
 
 /// How robots.txt is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,9 +59,14 @@ impl Default for Settings {
 
 /// Asks an origin for its robots.txt. A trait, so that hours of it can be played in a test.
 pub trait Fetch: Send + Sync + 'static {
-    /// One request, with the redirects that it leads to; conditional where a copy is at hand.
-    fn fetch(&self, origin: &Origin, validators: Option<Validators>)
-    -> BoxFuture<'static, Result<Fetched, FetchError>>;
+    /// One request, with the redirects that it leads to; conditional where a copy is at hand. Whoever waits for it speaks `speech`,
+    /// and can go on with the connection.
+    fn fetch(
+        &self,
+        origin: &Origin,
+        speech: Speech,
+        validators: Option<Validators>,
+    ) -> BoxFuture<'static, Result<Fetched, FetchError>>;
 }
 
 /// The standing of every origin that was asked for lately.
@@ -115,17 +121,17 @@ impl Lookup {
     }
 
     /// What holds at an origin now. Waits for its robots.txt where nothing usable is known, at most for the fetch's own deadline.
-    pub async fn standing(&self, origin: &Origin) -> Arc<Standing> {
+    pub async fn standing(&self, origin: &Origin, speech: Speech) -> Arc<Standing> {
         let entry = self.shared.entry(origin);
         let flight = {
             let mut locked = entry.lock();
             match locked.state.at(clock::now()) {
                 Known::Holds(standing) => return standing,
                 Known::Due(standing) => {
-                    self.shared.take_off(&entry, &mut locked, origin);
+                    self.shared.take_off(&entry, &mut locked, origin, speech);
                     return standing;
                 }
-                Known::Nothing => self.shared.take_off(&entry, &mut locked, origin),
+                Known::Nothing => self.shared.take_off(&entry, &mut locked, origin, speech),
             }
         };
         self.shared.landed(flight, origin).await
@@ -137,7 +143,7 @@ impl Lookup {
         let flight = {
             let mut locked = entry.lock();
             locked.recalled = true;
-            self.shared.take_off(&entry, &mut locked, origin)
+            self.shared.take_off(&entry, &mut locked, origin, Speech::Http2)
         };
         self.shared.landed(flight, origin).await
     }
@@ -176,7 +182,7 @@ impl Shared {
     }
 
     /// The fetch that is under way, or a new one in a task of its own: the client that needs it may go away, the next ones will not.
-    fn take_off(self: &Arc<Self>, entry: &Arc<Entry>, locked: &mut Locked, origin: &Origin) -> Flight {
+    fn take_off(self: &Arc<Self>, entry: &Arc<Entry>, locked: &mut Locked, origin: &Origin, speech: Speech) -> Flight {
         // A task that is gone without a result (it panicked) has dropped its sender.
         if let Some(flight) = locked.flight.as_ref().filter(|flight| flight.has_changed().is_ok()) {
             return flight.clone();
@@ -185,7 +191,7 @@ impl Shared {
         locked.flight = Some(flight.clone());
         let (shared, entry, origin) = (Arc::clone(self), Arc::clone(entry), origin.clone());
         tokio::spawn(async move {
-            let standing = shared.fly(&entry, &origin).await;
+            let standing = shared.fly(&entry, &origin, speech).await;
             entry.lock().flight = None;
             // Put in anew, since its weight has changed.
             shared.origins.insert(origin, entry);
@@ -200,13 +206,13 @@ impl Shared {
     }
 
     /// What the store holds, if that is fresh, or what the origin says.
-    async fn fly(&self, entry: &Entry, origin: &Origin) -> Arc<Standing> {
+    async fn fly(&self, entry: &Entry, origin: &Origin, speech: Speech) -> Arc<Standing> {
         if let Some(standing) = self.recall(entry, origin).await {
             return standing;
         }
         let validators = entry.lock().state.validators();
         let conditional = validators.is_some();
-        let outcome = self.fetch.fetch(origin, validators).await;
+        let outcome = self.fetch.fetch(origin, speech, validators).await;
         let (now, wall) = (clock::now(), clock::wall());
         let judged = copy::judge(&self.settings, origin.robots_url(), conditional, outcome, wall);
         let (standing, to_keep) = entry.lock().state.land(judged, origin.robots_url(), &self.settings, now, wall);

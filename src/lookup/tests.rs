@@ -8,6 +8,7 @@ use http::StatusCode;
 
 use super::*;
 use crate::policy::decision::{Decision, decide};
+use crate::upstream::Speech;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -25,7 +26,12 @@ struct Script {
 }
 
 impl Fetch for Script {
-    fn fetch(&self, _: &Origin, validators: Option<Validators>) -> BoxFuture<'static, Result<Fetched, FetchError>> {
+    fn fetch(
+        &self,
+        _: &Origin,
+        _: Speech,
+        validators: Option<Validators>,
+    ) -> BoxFuture<'static, Result<Fetched, FetchError>> {
         self.fetches.fetch_add(1, Ordering::Relaxed);
         self.validators.lock().unwrap().push(validators);
         let mut answers = self.answers.lock().unwrap();
@@ -76,7 +82,7 @@ impl Site {
     }
 
     async fn ask(&self, path: &str) -> Decision {
-        let standing = self.lookup.standing(&self.origin).await;
+        let standing = self.lookup.standing(&self.origin, Speech::Http2).await;
         decide("NimbuBot", path.as_bytes(), &standing, clock::now())
     }
 }
@@ -156,7 +162,8 @@ async fn six_hours_of_503_and_weeks_of_it() {
     site.ask("/").await;
     // Asked about every five minutes at most once the gaps have grown, however many requests come.
     for minute in 0..6 * 60 {
-        let standing = site.at(24.0 + f64::from(minute) / 60.0).await.lookup.standing(&site.origin).await;
+        let standing =
+            site.at(24.0 + f64::from(minute) / 60.0).await.lookup.standing(&site.origin, Speech::Http2).await;
         assert!(standing.stale, "minute {minute}");
         assert_eq!(decide("NimbuBot", b"/prices/", &standing, clock::now()).reason, Reason::Disallowed);
         assert_eq!(decide("NimbuBot", b"/", &standing, clock::now()).reason, Reason::Allowed);

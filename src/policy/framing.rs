@@ -45,8 +45,12 @@ pub struct Ambiguous {
 /// Whether the coding of a body is one that can be undone here: chunks and nothing else (RFC 9112 §6.1). hyper takes any coding in
 /// front of them, and the origin would get octets of which it is not told how they are coded.
 pub fn is_understood(headers: &HeaderMap) -> bool {
-    let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
-    codings.is_empty() || codings.len() == 1 && codings[0].as_bytes().eq_ignore_ascii_case(b"chunked")
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// As many as hyper takes.
@@ -94,46 +98,51 @@ impl Framing {
     }
 
     fn read_head(&mut self, octets: &[u8]) -> Result<usize, Ambiguous> {
-        let before = self.head.len();
-        self.head.extend_from_slice(octets);
-        // The parser is asked when there may be an end, not for every octet that comes.
-        let from = before.saturating_sub(3);
-        let has_end = |end: &[u8]| memchr::memmem::find(&self.head[from..], end).is_some();
-        if !has_end(b"\n\r\n") && !has_end(b"\n\n") {
-            if self.head.len() > HEAD_MAX {
-                self.lose();
+        // Most heads come in one piece, and need no copy.
+        let mut pieces = std::mem::take(&mut self.head);
+        let before = pieces.len();
+        let head = match before {
+            0 => octets,
+            _ => {
+                pieces.extend_from_slice(octets);
+                &pieces
             }
-            return Ok(octets.len());
-        }
-        let Some((length, framed)) = parse(&self.head) else {
-            self.lose();
-            return Ok(octets.len());
         };
-        // The parser skips empty lines in front of a request, so its end may be further on.
-        if length == 0 {
-            return Ok(octets.len());
-        }
-        self.head = Vec::new();
+        // The parser is asked when there may be an end, not for every octet that comes.
+        let (length, framed) = match may_end(&head[before.saturating_sub(3)..]).then(|| parse(head)) {
+            Some(Some(whole @ (1.., _))) => whole,
+            Some(None) => return Ok(self.lose(octets)),
+            _ if head.len() > HEAD_MAX => return Ok(self.lose(octets)),
+            // The parser skips empty lines in front of a request, so its end may be further on.
+            _ => {
+                self.head = if before == 0 { octets.to_vec() } else { pieces };
+                return Ok(octets.len());
+            }
+        };
         self.heads += 1;
-        let taken = length.saturating_sub(before).max(1);
         self.at = match framed {
             Framed::Nothing => At::Head,
             Framed::Length(0) => At::Head,
             Framed::Length(left) => At::Body { left, chunk: false },
             Framed::Chunks => At::Size(Some(0)),
             Framed::Both => {
-                self.lose();
+                self.lose(octets);
                 return Err(Ambiguous { nth: self.heads });
             }
             Framed::Wrongly => At::Lost,
         };
-        Ok(taken)
+        Ok(length.saturating_sub(before).max(1))
     }
 
-    fn lose(&mut self) {
+    /// Follows no more; takes what is left.
+    fn lose(&mut self, octets: &[u8]) -> usize {
         self.at = At::Lost;
-        self.head = Vec::new();
+        octets.len()
     }
+}
+
+fn may_end(octets: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', octets).any(|at| matches!(&octets[at + 1..], [b'\n', ..] | [b'\r', b'\n', ..]))
 }
 
 /// How a request tells where its body ends.
@@ -154,16 +163,21 @@ fn parse(head: &[u8]) -> Option<(usize, Framed)> {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Some((0, Framed::Nothing)),
     };
-    let values = |name: &str| {
-        let named = request.headers.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
-        named.map(|field| field.value).collect::<Vec<_>>()
-    };
-    let (lengths, codings) = (values("content-length"), values("transfer-encoding"));
-    let framed = match (lengths.first(), codings.is_empty()) {
-        (Some(_), false) => Framed::Both,
-        (None, false) => Framed::Chunks,
-        (None, true) => Framed::Nothing,
-        (Some(first), true) => number(first).map_or(Framed::Wrongly, Framed::Length),
+    let (mut length_field, mut is_coded) = (None, false);
+    for field in request.headers.iter() {
+        match field.name.len() {
+            14 if field.name.eq_ignore_ascii_case("content-length") => {
+                length_field = length_field.or(Some(field.value))
+            }
+            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => is_coded = true,
+            _ => {}
+        }
+    }
+    let framed = match (length_field, is_coded) {
+        (Some(_), true) => Framed::Both,
+        (None, true) => Framed::Chunks,
+        (None, false) => Framed::Nothing,
+        (Some(first), false) => number(first).map_or(Framed::Wrongly, Framed::Length),
     };
     Some((length, framed))
 }

@@ -65,6 +65,13 @@ impl Host {
     /// # Errors
     /// A host that is empty, has an empty label, a percent escape or an octet that no name may hold.
     pub fn parse(text: &str) -> Result<Host, BadTarget> {
+        match is_canonical(text) {
+            true => Ok(Host(text.into())),
+            false => Host::made_canonical(text),
+        }
+    }
+
+    fn made_canonical(text: &str) -> Result<Host, BadTarget> {
         let bad = || BadTarget::Malformed(format!("{text:?} is no host name or address"));
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         if let Ok(IpAddr::V6(address)) = bare.parse() {
@@ -90,6 +97,19 @@ impl Host {
     pub fn ip(&self) -> Option<IpAddr> {
         self.0.parse().ok()
     }
+}
+
+/// Whether a name is as most of them are, small letters, digits and hyphens, so that nothing can be made of it but itself. What this
+/// does not tell apart goes the long way.
+fn is_canonical(name: &str) -> bool {
+    let is_plain = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
+    let is_label =
+        |label: &[u8]| !label.is_empty() && label.iter().copied().all(is_plain) && !label.starts_with(b"xn--");
+    // One that begins with a digit may be the end of an IPv4 address.
+    let ends_in_letter = |label: &[u8]| label[0].is_ascii_lowercase();
+    name.len() <= 253
+        && name.as_bytes().split(|&octet| octet == b'.').all(is_label)
+        && name.as_bytes().rsplit(|&octet| octet == b'.').next().is_some_and(ends_in_letter)
 }
 
 impl fmt::Display for Host {
@@ -118,15 +138,19 @@ impl Origin {
     /// # Errors
     /// Another scheme, no host, or a host or port that cannot be.
     pub fn of(uri: &Uri) -> Result<Origin, BadTarget> {
+        let line = uri.authority().map(|authority| Authority::read(authority.as_str())).transpose()?;
+        Origin::named(uri, line)
+    }
+
+    fn named(uri: &Uri, line: Option<Authority<'_>>) -> Result<Origin, BadTarget> {
         let scheme = match uri.scheme() {
             Some(scheme) if *scheme == UriScheme::HTTP => Scheme::Http,
             Some(scheme) if *scheme == UriScheme::HTTPS => Scheme::Https,
             Some(other) => return Err(BadTarget::Malformed(format!("the scheme {other} is neither http nor https"))),
             None => return Err(BadTarget::NotAProxyRequest),
         };
-        let authority = uri.authority().ok_or(BadTarget::NotAProxyRequest)?;
-        let (host, port) = split_authority(authority.as_str())?;
-        Ok(Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) })
+        let line = line.ok_or(BadTarget::NotAProxyRequest)?;
+        Ok(line.origin(scheme))
     }
 
     /// `host`, or `host:port` where the port is not the default one: what a Host header holds.
@@ -193,7 +217,7 @@ impl FromStr for Tunnel {
             .rsplit_once(':')
             .filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())
             .map(|(host, port)| format!("[{host}]:{port}"));
-        let (host, port) = split_authority(bracketed.as_deref().unwrap_or(text))?;
+        let Authority { host, port, .. } = Authority::read(bracketed.as_deref().unwrap_or(text))?;
         let port = port.ok_or_else(|| BadTarget::Malformed(format!("CONNECT {text} names no port")))?;
         Ok(Tunnel { host, port, server_name: None, scheme: Scheme::Https })
     }
@@ -220,13 +244,19 @@ impl Target {
     /// # Errors
     /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
     pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
-        let host_field = host_field(version, headers)?;
+        let field = host_field(version, headers)?;
+        // Nearly always the two are spelt alike.
+        let line = match uri.authority() {
+            Some(line) if field.as_ref().is_some_and(|field| field.text == line.as_str()) => field.clone(),
+            Some(line) => Some(Authority::read(line.as_str())?),
+            None => None,
+        };
         if version == Version::HTTP_2 {
-            agree(uri, host_field, tunnel.map_or(Scheme::Http, |tunnel| tunnel.scheme))?;
+            agree(line.as_ref(), field.as_ref(), tunnel.map_or(Scheme::Http, |tunnel| tunnel.scheme))?;
         }
         let origin = match tunnel {
-            None => Origin::of(uri)?,
-            Some(tunnel) => inside(uri, host_field, tunnel)?,
+            None => Origin::named(uri, line)?,
+            Some(tunnel) => inside(line, field, tunnel)?,
         };
         Ok(Target { origin, path: path_of(uri)? })
     }
@@ -267,8 +297,47 @@ pub enum BadTarget {
     },
 }
 
+/// `host[:port]`, as it stands in a request line or in Host.
+#[derive(Clone, Debug)]
+struct Authority<'a> {
+    text: &'a str,
+    host: Host,
+    port: Option<u16>,
+}
+
+impl<'a> Authority<'a> {
+    /// User information is refused, since it is how a link pretends to be of another host.
+    fn read(text: &'a str) -> Result<Authority<'a>, BadTarget> {
+        let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
+        // SECURITY: what stands before the @ may be a password, so it is not repeated.
+        if let Some((_, host)) = text.rsplit_once('@') {
+            return Err(BadTarget::Malformed(format!("user information before {host:?} has no place here")));
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port),
+            _ => (text, ""),
+        };
+        if host.contains(':') && !host.starts_with('[') {
+            return Err(bad("is an IPv6 address without brackets"));
+        }
+        let port = match port {
+            "" => None,
+            digits if digits.bytes().all(|octet| octet.is_ascii_digit()) => {
+                let number = digits.trim_start_matches('0').parse::<u16>();
+                Some(number.map_err(|_| bad("has an impossible port"))?)
+            }
+            _ => return Err(bad("has an impossible port")),
+        };
+        Ok(Authority { text, host: Host::parse(host)?, port })
+    }
+
+    fn origin(self, scheme: Scheme) -> Origin {
+        Origin { scheme, host: self.host, port: self.port.unwrap_or(scheme.default_port()) }
+    }
+}
+
 /// The one Host field, checked (RFC 9112 §3.2: none, two or a bad one in HTTP/1.1 is an error).
-fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<&str>, BadTarget> {
+fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<Authority<'_>>, BadTarget> {
     let mut fields = headers.get_all(header::HOST).iter();
     let (first, second) = (fields.next(), fields.next());
     match first {
@@ -277,64 +346,36 @@ fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<&str>, Bad
         None => Ok(None),
         Some(value) => {
             let text = value.to_str().map_err(|_| BadTarget::Malformed("the Host field is not ASCII".into()))?;
-            split_authority(text)?;
-            Ok(Some(text))
+            Authority::read(text).map(Some)
         }
     }
 }
 
 /// The origin of a request inside a tunnel: whatever it names must be the tunnel's target.
-fn inside(uri: &Uri, host_field: Option<&str>, tunnel: &Tunnel) -> Result<Origin, BadTarget> {
-    let from_line = uri.authority().map(|authority| authority.as_str());
+fn inside(line: Option<Authority<'_>>, field: Option<Authority<'_>>, tunnel: &Tunnel) -> Result<Origin, BadTarget> {
     let mut origin = None;
-    for text in [from_line, host_field].into_iter().flatten() {
-        let (host, port) = split_authority(text)?;
-        let port = port.unwrap_or(tunnel.scheme.default_port());
-        if !tunnel.admits(&host, port) {
-            return Err(BadTarget::AuthorityMismatch { asked: text.to_owned(), tunnel: tunnel.to_string() });
+    for authority in [line, field].into_iter().flatten() {
+        let asked = authority.text;
+        let named = authority.origin(tunnel.scheme);
+        if !tunnel.admits(&named.host, named.port) {
+            return Err(BadTarget::AuthorityMismatch { asked: asked.to_owned(), tunnel: tunnel.to_string() });
         }
-        let named = Origin { scheme: tunnel.scheme, host, port };
-        if origin.replace(named.clone()).is_some_and(|earlier| earlier != named) {
+        if origin.as_ref().is_some_and(|earlier| *earlier != named) {
             return Err(BadTarget::Malformed("request line and Host name different hosts".into()));
         }
+        origin = Some(named);
     }
     // HTTP/1.0 may leave Host out: then the tunnel's target is meant.
     Ok(origin.unwrap_or_else(|| Origin { scheme: tunnel.scheme, host: tunnel.host.clone(), port: tunnel.port }))
 }
 
 /// HTTP/2 has `:authority` in the place of Host; a client that sends both, and different ones, asks for two things (RFC 9113 §8.3.1).
-fn agree(uri: &Uri, host_field: Option<&str>, scheme: Scheme) -> Result<(), BadTarget> {
-    let (Some(authority), Some(host_field)) = (uri.authority(), host_field) else { return Ok(()) };
-    let read = |text| split_authority(text).map(|(host, port)| (host, port.unwrap_or(scheme.default_port())));
-    match read(authority.as_str())? == read(host_field)? {
+fn agree(line: Option<&Authority<'_>>, field: Option<&Authority<'_>>, scheme: Scheme) -> Result<(), BadTarget> {
+    let (Some(line), Some(field)) = (line, field) else { return Ok(()) };
+    match line.clone().origin(scheme) == field.clone().origin(scheme) {
         true => Ok(()),
-        false => Err(BadTarget::Malformed(format!(":authority is {authority}, but Host is {host_field}"))),
+        false => Err(BadTarget::Malformed(format!(":authority is {}, but Host is {}", line.text, field.text))),
     }
-}
-
-/// `host[:port]`; user information is refused, since it is how a link pretends to be of another host.
-fn split_authority(text: &str) -> Result<(Host, Option<u16>), BadTarget> {
-    let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
-    // SECURITY: what stands before the @ may be a password, so it is not repeated.
-    if let Some((_, host)) = text.rsplit_once('@') {
-        return Err(BadTarget::Malformed(format!("user information before {host:?} has no place here")));
-    }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port),
-        _ => (text, ""),
-    };
-    if host.contains(':') && !host.starts_with('[') {
-        return Err(bad("is an IPv6 address without brackets"));
-    }
-    let port = match port {
-        "" => None,
-        digits if digits.bytes().all(|octet| octet.is_ascii_digit()) => {
-            let number = digits.trim_start_matches('0').parse::<u16>().map_err(|_| bad("has an impossible port"))?;
-            Some(number)
-        }
-        _ => return Err(bad("has an impossible port")),
-    };
-    Ok((Host::parse(host)?, port))
 }
 
 /// A target for people and records, whatever it is, without a user name and password.
@@ -371,6 +412,14 @@ mod tests {
         }
         let tunnel = tunnel.map(|text| text.parse::<Tunnel>().unwrap());
         Target::of(&line.parse().unwrap(), Version::HTTP_11, &headers, tunnel.as_ref()).map(|target| target.to_string())
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_name_that_is_taken_as_canonical_is(name in "((xn)?-{0,2}[a-z0-9]{1,4}-{0,2}[0-9a]{0,3}[.]){0,3}[a-y][a-z0-9-]{0,5}") {
+            proptest::prop_assume!(is_canonical(&name));
+            proptest::prop_assert_eq!(Host::made_canonical(&name).map(|host| host.to_string()), Ok(name));
+        }
     }
 
     #[test]

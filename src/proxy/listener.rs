@@ -139,7 +139,8 @@ impl Proxy {
             if ambiguous.load(Ordering::Relaxed) == nth {
                 request.extensions_mut().insert(Ambiguous { nth });
             }
-            async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
+            // hyper moves the future about, and it is large; a box is not.
+            Box::pin(async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) })
         });
         let mut builder = auto::Builder::new(Tracked(self.pipeline.tasks.clone()));
         builder

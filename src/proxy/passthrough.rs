@@ -20,7 +20,7 @@ use crate::clock;
 use crate::policy::decision;
 use crate::policy::reason::Reason;
 use crate::policy::target::{Host, Origin, Scheme, Target, Tunnel};
-use crate::upstream::{HostPort, Stream, Upstream};
+use crate::upstream::{HostPort, Speech, Stream, Upstream};
 
 /// A CONNECT to a listed host that is let through: the connection with its origin is open.
 pub(super) struct Passage {
@@ -87,7 +87,7 @@ impl Pipeline {
         let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
         let target = Target { origin, path: PathAndQuery::from_static("/") };
         let asked = self.identify(client, headers, target, record)?;
-        let standing = self.lookup.standing(&asked.target.origin).await;
+        let standing = self.lookup.standing(&asked.target.origin, Speech::Http2).await;
         let decision = decision::decide_about_all(asked.identity.token.as_str(), &standing, clock::now());
         self.follow(&asked, decision, &standing, record)?;
         let place = HostPort { host: tunnel.host.clone(), port: tunnel.port };

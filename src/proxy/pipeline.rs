@@ -35,7 +35,7 @@ use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
 use crate::policy::target::{Target, Tunnel};
 use crate::queue::{Arrival, Place, Queue, Visitor};
-use crate::upstream::{self, RequestBody, SentAgain, Upstream};
+use crate::upstream::{self, RequestBody, SentAgain, Speech, Upstream};
 
 /// Everything that a request meets on its road.
 pub struct Pipeline {
@@ -124,7 +124,7 @@ impl Pipeline {
         let target = self.read(client, &request, record)?;
         self.authenticate(client, request.headers()).await?;
         let asked = self.identify(client, request.headers(), target, record)?;
-        let standing = self.look_up(&asked.target).await;
+        let standing = self.look_up(&asked.target, Speech::of(&request)).await;
         let decision = self.decide(&asked, standing.as_deref(), record)?;
         let arrival = self.arrival(client, &request, &asked, &decision);
         let request = self.prepare(request, &asked.identity);
@@ -198,10 +198,10 @@ impl Pipeline {
     }
 
     /// What holds at the origin. robots.txt itself needs no permission, so nothing is asked for it.
-    async fn look_up(&self, target: &Target) -> Option<Arc<Standing>> {
+    async fn look_up(&self, target: &Target, speech: Speech) -> Option<Arc<Standing>> {
         match target.is_robots_txt() {
             true => None,
-            false => Some(self.lookup.standing(&target.origin).await),
+            false => Some(self.lookup.standing(&target.origin, speech).await),
         }
     }
 
@@ -280,6 +280,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
         let (mut standing, mut decision) = (decided.0.clone(), decided.1.clone());
+        let speech = Speech::of(request);
         loop {
             let gap = self.gap(&decision).unwrap_or_default();
             tokio::select! {
@@ -288,17 +289,14 @@ impl Pipeline {
             }
             if let Some(paced) = place.is_paced() {
                 record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
-                let latest = self.look_up(&asked.target).await;
+                let latest = self.look_up(&asked.target, speech).await;
                 if !same(latest.as_ref(), standing.as_ref()) {
                     decision = self.decide(asked, latest.as_deref(), record)?;
                     standing = latest;
                     continue;
                 }
             }
-            let connection = match is_websocket(request) {
-                true => self.upstream.connect_for_websocket(&asked.target.origin).await?,
-                false => self.upstream.connect(&asked.target.origin).await?,
-            };
+            let connection = self.upstream.connect(&asked.target.origin, speech).await?;
             if place.may_start(gap) {
                 return Ok(connection);
             }
@@ -327,7 +325,7 @@ impl Pipeline {
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, upstream::Error> {
         let is_paced = place.is_paced() == Some(true);
-        let websocket = is_websocket(&request);
+        let websocket = Speech::of(&request) == Speech::WebSocket;
         let start = place.start();
         let waited = Some(start.waited()).filter(|wait| is_paced || wait.as_millis() > 0);
         record.waited(waited);
@@ -394,10 +392,6 @@ fn enforce(enforcement: &Enforcement, refusal: Refusal, record: &mut Record) -> 
     }
     record.waived(refusal.reason);
     Ok(())
-}
-
-fn is_websocket<B>(request: &Request<B>) -> bool {
-    request.extensions().get::<upstream::WebSocket>().is_some()
 }
 
 fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {

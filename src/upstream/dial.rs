@@ -21,12 +21,12 @@ use super::guard::Guard;
 use super::headers::Form;
 use super::parent::ParentProxy;
 use super::patient::Patient;
-use super::pool::Sender;
+use super::pool::{Http1, Sender};
 use super::race::race;
 use super::resolve::Resolver;
 use super::tls::{SetupError, connector, handshake, roots};
 use super::upload::RequestBody;
-use super::{Error, Settings};
+use super::{Error, Settings, Speech};
 use crate::clock;
 use crate::policy::target::{Host, Origin, Scheme};
 
@@ -122,13 +122,20 @@ impl Dialer {
     }
 
     /// A new connection, ready for requests.
-    pub(super) async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
-        self.open_by(origin, &self.tls, true).await
-    }
-
-    /// A new connection that speaks HTTP/1.1 with the origin itself, since only that can be switched to another protocol.
-    pub(super) async fn open_http1(&self, origin: &Origin) -> Result<Sender, Error> {
-        self.open_by(origin, &self.tls_http1, false).await
+    pub(super) async fn open(&self, origin: &Origin, speech: Speech) -> Result<Sender, Error> {
+        let mut sender = match speech {
+            Speech::Http2 => self.open_by(origin, &self.tls, true).await?,
+            Speech::WebSocket => self.open_by(origin, &self.tls_http1, false).await?,
+            Speech::Http1 => match self.open_by(origin, &self.tls_http1, true).await {
+                Err(error) if error.is_about_protocols() => self.open_by(origin, &self.tls, true).await?,
+                opened => opened?,
+            },
+        };
+        if let Sender::Http1(http1) = &mut sender {
+            // In clear text nobody is offered HTTP/2.
+            http1.is_all = speech == Speech::Http2 || origin.scheme == Scheme::Http;
+        }
+        Ok(sender)
     }
 
     async fn open_by(&self, origin: &Origin, tls: &TlsConnector, whole_urls: bool) -> Result<Sender, Error> {
@@ -255,7 +262,7 @@ async fn speak(stream: Stream, http2: bool, form: Form) -> Result<Sender, Error>
         .handshake::<_, RequestBody>(io)
         .await?;
     tokio::spawn(connection.with_upgrades());
-    Ok(Sender::Http1(sender, form))
+    Ok(Sender::Http1(Http1 { sender, form, is_all: false }))
 }
 
 /// An HTTP/2 connection that carries requests and brings nothing is asked for a sign of life: it is shared, so that a dead one would

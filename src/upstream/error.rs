@@ -126,6 +126,12 @@ impl From<hyper::Error> for Error {
 }
 
 impl Error {
+    /// Whether the origin speaks none of the protocols that it was offered (RFC 7301 §3.2).
+    pub(super) fn is_about_protocols(&self) -> bool {
+        let unknown = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
+        matches!(self, Error::TlsAlert { source, .. } if *source == unknown)
+    }
+
     /// Why nobody may be connected to there, if that is the failure: it holds for any page of the host.
     pub fn off_limits(&self) -> Option<Reason> {
         match self {

@@ -25,7 +25,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
 pub use self::body::Body;
@@ -124,33 +124,50 @@ impl Upstream {
         self.dialer.tunnel(place).await
     }
 
-    /// An open connection to an origin: a kept one, or a new one.
+    /// An open connection to an origin: a kept one, or a new one that speaks as the client does. That is what the origin would see
+    /// without a proxy, and HTTP/1.1 costs less where each connection carries one request at a time anyway.
     ///
     /// # Errors
     /// The origin cannot be reached.
-    pub async fn connect(self: &Arc<Self>, origin: &Origin) -> Result<Connection, Error> {
-        let kept = self.pool.take(origin).await;
+    pub async fn connect(self: &Arc<Self>, origin: &Origin, speech: Speech) -> Result<Connection, Error> {
+        let kept = match speech {
+            Speech::WebSocket => None,
+            speech => self.pool.take(origin, speech).await,
+        };
         let reused = kept.is_some();
         let sender = match kept {
             Some(sender) => sender,
-            None => self.open(origin).await?,
+            None => self.open(origin, speech).await?,
         };
-        Ok(Connection { upstream: Arc::clone(self), sender, reused })
+        Ok(Connection { upstream: Arc::clone(self), sender, speech, reused })
     }
 
-    /// A new connection to an origin, for a WebSocket: HTTP/1.1, whatever else the origin speaks.
-    ///
-    /// # Errors
-    /// The origin cannot be reached.
-    pub async fn connect_for_websocket(self: &Arc<Self>, origin: &Origin) -> Result<Connection, Error> {
-        let sender = self.dialer.open_http1(origin).await?;
-        Ok(Connection { upstream: Arc::clone(self), sender, reused: false })
-    }
-
-    async fn open(&self, origin: &Origin) -> Result<Sender, Error> {
-        let sender = self.dialer.open(origin).await?;
+    async fn open(&self, origin: &Origin, speech: Speech) -> Result<Sender, Error> {
+        let sender = self.dialer.open(origin, speech).await?;
         self.pool.share(origin, &sender);
         Ok(sender)
+    }
+}
+
+/// What is to be spoken on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// HTTP/1.1, unless the origin knows nothing but HTTP/2.
+    Http1,
+    /// HTTP/2, or HTTP/1.1 where the origin prefers that.
+    Http2,
+    /// HTTP/1.1 with the origin itself, on a connection of its own: it is switched to another protocol.
+    WebSocket,
+}
+
+impl Speech {
+    /// As the client does that sent a request.
+    pub fn of<B>(request: &Request<B>) -> Speech {
+        match request.version() {
+            _ if request.extensions().get::<WebSocket>().is_some() => Speech::WebSocket,
+            Version::HTTP_2 => Speech::Http2,
+            _ => Speech::Http1,
+        }
     }
 }
 
@@ -167,6 +184,7 @@ pub struct WebSocket;
 pub struct Connection {
     upstream: Arc<Upstream>,
     sender: Sender,
+    speech: Speech,
     reused: bool,
 }
 
@@ -191,7 +209,7 @@ impl Connection {
                     self.upstream.pool.forget(&target.origin);
                     return Err(Error::Lost(Box::new(copy)));
                 };
-                self.sender = self.upstream.open(&target.origin).await?;
+                self.sender = self.upstream.open(&target.origin, self.speech).await?;
                 let sent_again = SentAgain(clock::now());
                 let mut response = self.exchange(target, request).await?.map_err(|lost| lost.error)?;
                 response.extensions_mut().insert(sent_again);

@@ -12,6 +12,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 
+use super::Speech;
 use super::headers::Form;
 use super::upload::RequestBody;
 use crate::clock;
@@ -21,7 +22,7 @@ use crate::policy::target::Origin;
 #[derive(Debug)]
 pub(super) enum Sender {
     /// One request after another, each with its target in this form.
-    Http1(http1::SendRequest<RequestBody>, Form),
+    Http1(Http1),
     /// Many at once.
     Http2(http2::SendRequest<RequestBody>),
 }
@@ -35,6 +36,15 @@ pub(super) struct Lost {
     pub(super) request: Option<Request<RequestBody>>,
 }
 
+/// A connection with one request at a time.
+#[derive(Debug)]
+pub(super) struct Http1 {
+    pub(super) sender: http1::SendRequest<RequestBody>,
+    pub(super) form: Form,
+    /// Whether the origin was offered HTTP/2, too, and this is all it speaks.
+    pub(super) is_all: bool,
+}
+
 impl Sender {
     /// Whether the connection speaks HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
@@ -42,9 +52,17 @@ impl Sender {
     }
 
     /// How requests on it name their target.
+    /// Whether the origin speaks nothing that would be better.
+    fn is_all(&self) -> bool {
+        match self {
+            Sender::Http1(http1) => http1.is_all,
+            Sender::Http2(_) => true,
+        }
+    }
+
     pub(super) fn form(&self) -> &Form {
         match self {
-            Sender::Http1(_, form) => form,
+            Sender::Http1(http1) => &http1.form,
             Sender::Http2(_) => &Form::Http2,
         }
     }
@@ -52,7 +70,7 @@ impl Sender {
     /// Sends a request and waits for the head of the answer.
     pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Lost> {
         let sent = match self {
-            Sender::Http1(sender, _) => sender.try_send_request(request).await,
+            Sender::Http1(http1) => http1.sender.try_send_request(request).await,
             Sender::Http2(sender) => sender.try_send_request(request).await,
         };
         sent.map_err(|mut error| Lost { request: error.take_message(), error: error.into_error() })
@@ -61,14 +79,14 @@ impl Sender {
     /// Waits until the connection can take a request; false where it is closed.
     async fn is_ready(&mut self) -> bool {
         match self {
-            Sender::Http1(sender, _) => sender.ready().await.is_ok(),
+            Sender::Http1(http1) => http1.sender.ready().await.is_ok(),
             Sender::Http2(sender) => sender.ready().await.is_ok(),
         }
     }
 
     fn is_closed(&self) -> bool {
         match self {
-            Sender::Http1(sender, _) => sender.is_closed(),
+            Sender::Http1(http1) => http1.sender.is_closed(),
             Sender::Http2(sender) => sender.is_closed(),
         }
     }
@@ -84,6 +102,8 @@ pub(super) struct Pool {
 #[derive(Debug, Default)]
 struct Kept {
     by_origin: HashMap<Origin, Vec<Idle>>,
+    /// Connections of all origins.
+    total: usize,
     next_sweep: Option<Instant>,
 }
 
@@ -105,9 +125,9 @@ impl Pool {
         Pool { idle_timeout, kept: Mutex::default() }
     }
 
-    /// A kept connection that can take a request.
-    pub(super) async fn take(&self, origin: &Origin) -> Option<Sender> {
-        while let Some(mut sender) = self.pop(origin) {
+    /// A kept connection that can take a request; one that speaks as wanted, if there is one.
+    pub(super) async fn take(&self, origin: &Origin, speech: Speech) -> Option<Sender> {
+        while let Some(mut sender) = self.pop(origin, speech) {
             if sender.is_ready().await {
                 return Some(sender);
             }
@@ -115,19 +135,29 @@ impl Pool {
         None
     }
 
-    fn pop(&self, origin: &Origin) -> Option<Sender> {
+    fn pop(&self, origin: &Origin, speech: Speech) -> Option<Sender> {
         let now = clock::now();
         let mut kept = self.lock();
+        let kept = &mut *kept;
         let idle = kept.by_origin.get_mut(origin)?;
-        idle.retain(|connection| connection.is_usable_at(now, self.idle_timeout));
-        let sender = match idle.last_mut() {
-            Some(Idle { sender: Sender::Http2(sender), since }) => {
-                *since = now;
-                Some(Sender::Http2(sender.clone()))
-            }
+        let sender = loop {
             // The one used last is the one least likely to be closed.
-            Some(_) => idle.pop().map(|connection| connection.sender),
-            None => None,
+            let wanted = |connection: &Idle| connection.sender.is_http2() == (speech == Speech::Http2);
+            let other = |connection: &Idle| speech == Speech::Http1 || connection.sender.is_all();
+            let Some(at) = idle.iter().rposition(wanted).or_else(|| idle.iter().rposition(other)) else { break None };
+            let connection = &mut idle[at];
+            if !connection.is_usable_at(now, self.idle_timeout) {
+                idle.remove(at);
+                kept.total -= 1;
+                continue;
+            }
+            if let Sender::Http2(sender) = &connection.sender {
+                let sender = Sender::Http2(sender.clone());
+                connection.since = now;
+                break Some(sender);
+            }
+            kept.total -= 1;
+            break Some(idle.remove(at).sender);
         };
         if idle.is_empty() {
             kept.by_origin.remove(origin);
@@ -151,19 +181,21 @@ impl Pool {
 
     /// Closes what is kept for an origin and used by nobody.
     pub(super) fn forget(&self, origin: &Origin) {
-        self.lock().by_origin.remove(origin);
+        let kept = &mut *self.lock();
+        kept.total -= kept.by_origin.remove(origin).map_or(0, |idle| idle.len());
     }
 
     fn put(&self, origin: Origin, sender: Sender) {
         let now = clock::now();
-        let mut kept = self.lock();
+        let kept = &mut *self.lock();
         kept.sweep(now, self.idle_timeout);
-        if kept.total() >= TOTAL_MAX {
+        if kept.total >= TOTAL_MAX {
             kept.close_the_oldest();
         }
         let idle = kept.by_origin.entry(origin).or_default();
         if idle.len() < PER_ORIGIN_MAX {
             idle.push(Idle { sender, since: now });
+            kept.total += 1;
         }
     }
 
@@ -183,10 +215,7 @@ impl Kept {
             idle.retain(|connection| connection.is_usable_at(now, idle_timeout));
             !idle.is_empty()
         });
-    }
-
-    fn total(&self) -> usize {
-        self.by_origin.values().map(Vec::len).sum()
+        self.total = self.by_origin.values().map(Vec::len).sum();
     }
 
     fn close_the_oldest(&mut self) {
@@ -197,7 +226,9 @@ impl Kept {
             return;
         };
         if let Some(idle) = self.by_origin.get_mut(&origin) {
+            let before = idle.len();
             idle.retain(|connection| connection.since != since);
+            self.total -= before - idle.len();
             if idle.is_empty() {
                 self.by_origin.remove(&origin);
             }
@@ -224,7 +255,7 @@ mod tests {
         let (near, far) = tokio::io::duplex(1024);
         let (sender, connection) = http1::handshake::<_, RequestBody>(TokioIo::new(near)).await.unwrap();
         tokio::spawn(connection);
-        (Sender::Http1(sender, Form::Path), far)
+        (Sender::Http1(Http1 { sender, form: Form::Path, is_all: false }), far)
     }
 
     fn origin(number: usize) -> Origin {
@@ -241,8 +272,11 @@ mod tests {
             far_ends.push(far);
             clock::sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(pool.lock().total(), TOTAL_MAX);
-        assert!(pool.take(&origin(9)).await.is_none() && pool.take(&origin(10)).await.is_some());
-        assert!(pool.take(&origin(TOTAL_MAX + 9)).await.is_some());
+        assert_eq!(pool.lock().total, TOTAL_MAX);
+        assert!(
+            pool.take(&origin(9), Speech::Http1).await.is_none()
+                && pool.take(&origin(10), Speech::Http1).await.is_some()
+        );
+        assert!(pool.take(&origin(TOTAL_MAX + 9), Speech::Http1).await.is_some());
     }
 }

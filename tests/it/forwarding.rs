@@ -109,6 +109,28 @@ async fn connections_to_an_origin_are_kept_and_shared() {
 }
 
 #[tokio::test]
+async fn an_origin_is_spoken_to_as_the_client_speaks() {
+    let script = |visit: &super::support::origin::Visit| Reply::of_site(OPEN, visit);
+    let both = Origin::https(script).await;
+    let other = Origin::https(script).await;
+    let only = Origin::tls(authority::every_name(&[b"h2"]), script).await;
+    let proxy = Proxy::before(&[("a.test", &both), ("b.test", &other), ("c.test", &only)]).await;
+    let version = |origin: &Origin| origin.visits().last().unwrap().version;
+    for (protocol, url, origin, spoken, connections) in [
+        ("--http1.1", "https://a.test/", &both, Version::HTTP_11, 1),
+        ("--http2", "https://a.test/", &both, Version::HTTP_2, 2),
+        ("--http1.1", "https://a.test/", &both, Version::HTTP_11, 2),
+        ("--http2", "https://b.test/", &other, Version::HTTP_2, 1),
+        ("--http1.1", "https://b.test/", &other, Version::HTTP_2, 1),
+        // Once offered HTTP/1.1 alone, in vain.
+        ("--http1.1", "https://c.test/", &only, Version::HTTP_2, 2),
+    ] {
+        assert_eq!(proxy.curl(&[protocol, url]).await.status, 200, "{protocol} {url}");
+        assert_eq!((version(origin), origin.connections()), (spoken, connections), "{protocol} {url}");
+    }
+}
+
+#[tokio::test]
 async fn case_02_03_a_client_connection_serves_many_requests() {
     let site = Origin::https(|visit| match visit.path.as_str() {
         "/304" => Reply::with(304, &[("etag", "\"x\"")], ""),

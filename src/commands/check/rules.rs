@@ -20,7 +20,7 @@ use crate::policy::standing::{Effect, Evidence, Standing};
 use crate::policy::target::{Origin, Target};
 use crate::proxy::socket::Listen;
 use crate::robots::RobotsTxt;
-use crate::upstream::Upstream;
+use crate::upstream::{Speech, Upstream};
 
 /// A standing, with what is told of its file.
 pub(super) struct Known {
@@ -81,7 +81,7 @@ impl Rules {
             Rules::Given(known) => known,
             Rules::Fetched(lookup, known) => {
                 if !known.contains_key(origin) {
-                    known.insert(origin.clone(), Known::of(lookup.standing(origin).await));
+                    known.insert(origin.clone(), Known::of(lookup.standing(origin, Speech::Http2).await));
                 }
                 &known[origin]
             }
@@ -106,7 +106,7 @@ async fn from_url(config: Option<&Path>, place: &str) -> anyhow::Result<Standing
     let (fetch, settings) = fetch(config)?;
     let (origin, path) = url::split(place)?;
     let target = Target { origin, path: path.parse().with_context(|| format!("{place:?} cannot be asked for"))? };
-    let outcome = fetch.fetch_from(target, None).await;
+    let outcome = fetch.fetch_from(target, Speech::Http2, None).await;
     match copy::judge(&settings, place.to_owned(), false, outcome, clock::wall()) {
         Judged::Good(copy, body) => Ok(standing(&copy, &body, &settings)),
         Judged::Bad { failure, .. } => bail!("{place}: {failure}"),
