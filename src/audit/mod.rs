@@ -146,6 +146,8 @@ struct Entry {
     paced: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exception: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stripped: Vec<&'static str>,
     via: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
@@ -296,6 +298,11 @@ impl Record {
             truncated: evidence.truncated,
             note: evidence.note,
         });
+    }
+
+    /// Fields of the request that do not go on, since a server could choose another page by them.
+    pub fn stripped(&mut self, names: impl Iterator<Item = &'static str>) {
+        self.entry.stripped = names.collect();
     }
 
     /// A refusal that is not made, in observe mode or by an exception. The first one counts: there would have been no other.

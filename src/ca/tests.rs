@@ -283,7 +283,7 @@ fn what_is_no_host_gets_no_certificate() {
 }
 
 #[test]
-fn case_4_no_two_certificates_share_a_serial() {
+fn case_04_no_two_certificates_share_a_serial() {
     let (_folder, settings) = folder();
     let mut serials = HashSet::new();
     for _start in 0..3 {
@@ -299,7 +299,7 @@ fn case_4_no_two_certificates_share_a_serial() {
 }
 
 #[test]
-fn case_9_the_whole_span_is_at_most_45_days() {
+fn case_09_the_whole_span_is_at_most_45_days() {
     let (folder, _) = folder();
     for days in [0, 1, 7, 45, 199, 100_000] {
         let settings = Settings { dir: folder.path().to_owned(), leaf_ttl: days * DAY, ..Settings::default() };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Span, Text};
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
+use crate::policy::port::Ports;
 use crate::upstream::{self, ConnectTo, HostPort, ParentUrl};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,7 @@ pub(super) struct Upstream {
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<Text<ParentUrl>>,
     private_addresses: Addresses,
+    ports: Vec<u16>,
     passthrough: Vec<Text<HostPattern>>,
     connect_timeout: Span,
     idle_timeout: Span,
@@ -39,6 +41,7 @@ impl Default for Upstream {
             connect_to: BTreeMap::new(),
             proxy: None,
             private_addresses: Addresses::Auto,
+            ports: Vec::new(),
             passthrough: Vec::new(),
             connect_timeout: Span(upstream.connect_timeout),
             idle_timeout: Span(upstream.idle_timeout),
@@ -60,6 +63,7 @@ impl Upstream {
                 Addresses::Deny => PrivateAddresses::Deny,
                 Addresses::Auto => PrivateAddresses::Auto,
             },
+            ports: Ports::allowing(self.ports.clone()),
             passthrough: self.passthrough.iter().map(|pattern| pattern.0.clone()).collect(),
             connect_timeout: self.connect_timeout.0,
             idle_timeout: self.idle_timeout.0,

@@ -230,6 +230,11 @@ impl Answer {
                 "The request was not sent anywhere. If the host is yours, the operator of the proxy can lead to it with \
                  upstream.connect_to, or set upstream.private_addresses."
             }
+            Reason::PortBlocked => {
+                "The request was not sent anywhere. If there are pages on that port, the operator of the proxy can allow it with \
+                 upstream.ports."
+            }
+            Reason::RequestTimeout => "Send the request again, and its body without a pause.",
             Reason::NotPermitted => {
                 "The request was not sent to the site. The operator of the proxy can make a CA that may sign for this host \
                  (ca.permitted), or let it pass uninspected (upstream.passthrough)."

@@ -10,6 +10,7 @@ pub mod host;
 pub mod identity;
 pub mod opening;
 pub mod pacing;
+pub mod port;
 pub mod reason;
 pub mod requisite;
 pub mod standing;

@@ -25,6 +25,8 @@ pub enum Reason {
     Unidentified,
     /// The target has an address that `upstream.private_addresses` bars.
     PrivateAddress,
+    /// The target has a port that no page is on.
+    PortBlocked,
     /// The CA may not sign for the host, so that its tunnel cannot be looked into.
     NotPermitted,
     /// More requests wait for the host than `pace.max_queue`.
@@ -108,6 +110,7 @@ impl Reason {
             RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
             Unidentified => row("unidentified", 403, DENIED, "Which bot asks cannot be told"),
             PrivateAddress => row("private-address", 403, DENIED, "The address is off limits"),
+            PortBlocked => row("port-blocked", 403, DENIED, "The port is off limits"),
             NotPermitted => row("ca-not-permitted", 403, DENIED, "The proxy's CA may not sign for this host"),
             QueueFull => row("queue-full", 429, DENIED, "Too many requests wait for this host"),
             WaitTooLong => row("wait-too-long", 429, DENIED, "The host's pace makes the wait too long"),

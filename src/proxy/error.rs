@@ -47,7 +47,7 @@ impl Refusal {
                 format!("line {line} of {robots_url}, \"{rule}\", disallows this URL for {}", bot(token))
             }
             // No site to ask, and nothing that asking again changes.
-            (Reason::PrivateAddress | Reason::Loop, _, _) => {
+            (Reason::PrivateAddress | Reason::PortBlocked | Reason::Loop, _, _) => {
                 return Refusal::new(decision.reason, failure.unwrap_or("nobody may be connected to there"));
             }
             _ => format!("{robots_url} could not be read ({})", failure.unwrap_or("no answer")),
@@ -143,6 +143,7 @@ pub fn reason_of(error: &upstream::Error) -> Reason {
         Parent { .. } => Reason::UpstreamProxy,
         Itself { .. } => Reason::Loop,
         PrivateAddress { .. } => Reason::PrivateAddress,
+        PortBlocked { .. } => Reason::PortBlocked,
         Closed(_) | Lost(_) => Reason::UpstreamClosed,
         Silent(_) => Reason::UpstreamTimeout,
         Upload(upstream::Fault::Stalled(_)) => Reason::RequestTimeout,

@@ -151,6 +151,7 @@ impl Pipeline {
         let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
         record.asked(target.to_string());
+        record.stripped(upstream::headers::rerouting(request.headers()));
         has_one_reading(request)?;
         Ok(target)
     }

@@ -30,6 +30,7 @@ use crate::policy::answer::Rendering;
 use crate::policy::opening::{Connect, Opening};
 use crate::policy::reason::Reason;
 use crate::policy::target::{Scheme, Tunnel};
+use crate::upstream::HostPort;
 
 /// What becomes of a CONNECT that is accepted.
 enum Accepted {
@@ -136,8 +137,10 @@ async fn check(
     if client.tunnel.is_some() {
         return Err(Refusal::new(Reason::MethodNotAllowed, "a CONNECT inside a CONNECT is not served"));
     }
-    let tunnel = target.parse()?;
+    let tunnel: Tunnel = target.parse()?;
     proxy.pipeline.authenticate(client, headers).await?;
+    // What is behind such a port speaks first or not HTTP at all, so that nobody would read a refusal inside.
+    proxy.pipeline.upstream.check_port(&HostPort { host: tunnel.host.clone(), port: tunnel.port })?;
     Ok(tunnel)
 }
 

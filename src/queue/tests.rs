@@ -114,7 +114,7 @@ async fn a_line_is_kept_while_an_answer_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_would_wait_too_long_is_told_on_arrival_and_each_a_gap_later() {
+async fn bypass_e5_who_would_wait_too_long_is_told_on_arrival_and_each_a_gap_later() {
     let queue = Queue::new(Settings { max_queue: 3, ..Settings::default() });
     let patient_for = |patience| Arrival { patience, ..arrival("Bot", "a.test", SECOND) };
     let refused = |patience| queue.arrive(&patient_for(patience)).unwrap_err();

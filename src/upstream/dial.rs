@@ -28,6 +28,7 @@ use super::tls::{SetupError, connector, handshake, roots};
 use super::upload::RequestBody;
 use super::{Error, Settings, Speech};
 use crate::clock;
+use crate::policy::port::Ports;
 use crate::policy::target::{Host, Origin, Scheme};
 
 /// Octets to and from an origin, whatever carries them.
@@ -81,6 +82,7 @@ pub(super) struct Dialer {
     tls_http1: TlsConnector,
     connect_to: Vec<ConnectTo>,
     parent: Option<ParentProxy>,
+    ports: Ports,
     guard: Guard,
     timeout: Duration,
 }
@@ -111,6 +113,7 @@ impl Dialer {
                 Some(url) => Some(ParentProxy::new(url.clone(), connector(&roots, &[b"http/1.1"])?)),
                 None => None,
             },
+            ports: settings.ports.clone(),
             guard: Guard::new(settings.private_addresses),
             timeout: settings.connect_timeout,
         })
@@ -188,8 +191,17 @@ impl Dialer {
         Error::TimedOut { host: place.to_string(), timeout: self.timeout }
     }
 
+    pub(super) fn check_port(&self, place: &HostPort) -> Result<(), Error> {
+        let is_operators = self.connect_to.iter().any(|rule| rule.from == *place);
+        match self.ports.bar(place.port) && !is_operators {
+            true => Err(Error::PortBlocked { host: place.to_string() }),
+            false => Ok(()),
+        }
+    }
+
     /// The way to a host, with every address on it resolved and checked.
     pub(super) async fn find(&self, place: &HostPort) -> Result<Route<'_>, Error> {
+        self.check_port(place)?;
         let to = self.connect_to.iter().find(|rule| rule.from == *place).map_or(place, |rule| &rule.to);
         let is_operators = to != place;
         let Some(parent) = &self.parent else {

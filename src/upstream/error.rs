@@ -85,6 +85,12 @@ pub enum Error {
         /// What is special about it.
         class: &'static str,
     },
+    /// A port that no page is on.
+    #[error("{host} is on a port that browsers never open, and upstream.ports does not list it")]
+    PortBlocked {
+        /// Host and port asked for.
+        host: String,
+    },
     /// The parent proxy.
     #[error("the parent proxy {parent} {problem}")]
     Parent {
@@ -136,6 +142,7 @@ impl Error {
     pub fn off_limits(&self) -> Option<Reason> {
         match self {
             Error::PrivateAddress { .. } => Some(Reason::PrivateAddress),
+            Error::PortBlocked { .. } => Some(Reason::PortBlocked),
             Error::Itself { .. } => Some(Reason::Loop),
             _ => None,
         }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a15_a_connection_that_comes_back_to_an_open_listener_is_known_by_its_ends() {
+    async fn bypass_a15_a_connection_that_comes_back_to_an_open_listener_is_known_by_its_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();

@@ -22,7 +22,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 /// Fields by which some servers choose another page or host than the one that was decided on (C3 of the known ways round). A client of
 /// a forward proxy has no use for them.
-const REROUTING: [HeaderName; 10] = [
+static REROUTING: [HeaderName; 10] = [
     HeaderName::from_static("x-original-url"),
     HeaderName::from_static("x-rewrite-url"),
     HeaderName::from_static("x-original-host"),
@@ -34,6 +34,11 @@ const REROUTING: [HeaderName; 10] = [
     HeaderName::from_static("x-forwarded-uri"),
     header::FORWARDED,
 ];
+
+/// The fields of a request that will not go on, since a server could choose another page by them.
+pub fn rerouting(headers: &HeaderMap) -> impl Iterator<Item = &'static str> + use<'_> {
+    REROUTING.iter().filter(|name| headers.contains_key(*name)).map(HeaderName::as_str)
+}
 
 /// How a request names its target on a connection.
 #[derive(Clone, Debug)]

@@ -41,6 +41,7 @@ pub use self::upload::{Fault, RequestBody};
 use crate::clock;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
+use crate::policy::port::Ports;
 use crate::policy::target::{Host, Origin, Target};
 
 /// How origins are reached.
@@ -54,6 +55,8 @@ pub struct Settings {
     pub proxy: Option<ParentUrl>,
     /// Whether addresses that are not public may be connected to.
     pub private_addresses: PrivateAddresses,
+    /// Which ports nobody is connected to.
+    pub ports: Ports,
     /// Hosts whose tunnels are not looked into.
     pub passthrough: Vec<HostPattern>,
     /// For name, connection and TLS handshake together.
@@ -69,6 +72,7 @@ impl Default for Settings {
             connect_to: Vec::new(),
             proxy: None,
             private_addresses: PrivateAddresses::default(),
+            ports: Ports::default(),
             passthrough: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
@@ -114,6 +118,14 @@ impl Upstream {
     /// Whether tunnels to a host are not looked into.
     pub fn passes_through(&self, host: &Host) -> bool {
         self.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
+    }
+
+    /// Whether there may be pages on the port of a place. What `connect_to` names is the operator's choice.
+    ///
+    /// # Errors
+    /// [`Error::PortBlocked`].
+    pub fn check_port(&self, place: &HostPort) -> Result<(), Error> {
+        self.dialer.check_port(place)
     }
 
     /// A connection to a host and port on which nothing has been said yet.

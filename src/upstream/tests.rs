@@ -38,7 +38,7 @@ fn denying() -> Settings {
 }
 
 #[tokio::test]
-async fn a11_every_address_of_a_name_is_checked() {
+async fn bypass_a11_every_address_of_a_name_is_checked() {
     let names = &[
         "public.test=192.175.48.6,2620:4f:8000::6",
         "private.test=10.0.0.7",
@@ -81,7 +81,7 @@ async fn a_resolver_that_fails_bars_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a13_a_name_that_moves_to_a_private_address_is_refused_each_time() {
+async fn bypass_a13_a_name_that_moves_to_a_private_address_is_refused_each_time() {
     let asked = AtomicUsize::new(0);
     let rebinding = Resolver::asking(move |_| {
         let addresses = ["192.175.48.6", "127.0.0.1"];
@@ -117,7 +117,7 @@ async fn with_a_parent_proxy_only_literal_addresses_can_be_checked() {
 }
 
 #[tokio::test]
-async fn a15_an_address_of_a_listener_is_the_proxy_itself() {
+async fn bypass_a15_an_address_of_a_listener_is_the_proxy_itself() {
     for (listener, host, itself) in [
         ("127.0.0.1:3128", "127.0.0.1:3128", true),
         ("127.0.0.1:3128", "127.0.0.1:3129", false),

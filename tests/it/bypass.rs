@@ -204,7 +204,49 @@ async fn bypass_c1_every_method_is_decided_alike_and_trace_is_405() {
 }
 
 #[tokio::test]
-async fn bypass_c3_fields_that_name_another_path_stay_behind() {
+async fn bypass_a14_ports_that_browsers_never_open_are_refused_on_the_connect() {
+    let (clear, _tls, proxy) = sites().await;
+    // Nothing listens there that a test may meet: a refusal is all that comes, also for robots.txt itself.
+    for (line, path) in
+        [("CONNECT b.test:22", ":22"), ("CONNECT 127.0.0.1:25", ":25"), ("GET http://b.test:6667/x", "/x")]
+            .into_iter()
+            .chain([("GET https://b.test:993/robots.txt", "/robots.txt"), ("POST http://[::1]:587/mail", "/mail")])
+    {
+        let got = ask(&proxy, line, "Host: b.test\r\nAccept: application/json\r\nContent-Length: 0\r\n").await;
+        assert_eq!(status(&got), "403", "{line}: {got}");
+        assert!(got.contains("\"port-blocked\"") && got.contains("upstream.ports"), "{got}");
+        assert!(got.to_lowercase().contains("proxy-status: robots-proxy; error=http_request_denied"), "{got}");
+        let record = proxy.record_of(path).await;
+        assert_eq!((&record["decision"], &record["reason"]), (&json!("refuse"), &json!("port-blocked")));
+    }
+    assert!(clear.visits().is_empty());
+    // What the operator lists, or leads elsewhere, is theirs to allow.
+    let names = [("b.test:6667", &clear)];
+    let listed = Proxy::with(&[], |settings| {
+        settings.upstream.ports = robots_proxy::policy::port::Ports::allowing(vec![1]);
+    });
+    assert!(!ask(&listed.await, "GET http://127.0.0.1:1/x", "Host: 127.0.0.1:1\r\n").await.contains("port-blocked"));
+    let led = Proxy::before(&names).await;
+    assert_eq!(status(&ask(&led, "GET http://b.test:6667/x", "Host: b.test:6667\r\n").await), "200");
+    let mut wire = Wire::tunnel(&led, "b.test:6667").await;
+    wire.send("GET /private/x HTTP/1.1\r\nHost: b.test:6667\r\n\r\n").await;
+    assert_eq!(status(&wire.answer().await.0), "403");
+    assert_eq!(clear.paths(), ["/x"]);
+}
+
+#[tokio::test]
+async fn bypass_c2_a_method_in_a_field_changes_nothing_and_goes_on() {
+    let (clear, _tls, proxy) = sites().await;
+    let field = "Host: b.test\r\nX-HTTP-Method-Override: DELETE\r\nContent-Length: 0\r\n";
+    assert_eq!(status(&ask(&proxy, "POST http://b.test/private/x", field).await), "403");
+    assert_eq!(status(&ask(&proxy, "POST http://b.test/x", field).await), "200");
+    let visits = clear.pages();
+    assert_eq!((visits.len(), visits[0].method.as_str()), (1, "POST"));
+    assert_eq!(visits[0].headers["x-http-method-override"], "DELETE");
+}
+
+#[tokio::test]
+async fn bypass_c3_fields_that_name_another_path_stay_behind_and_are_recorded() {
     let (clear, _tls, proxy) = sites().await;
     let fields =
         "Host: b.test\r\nX-Original-URL: /private/\r\nX-Rewrite-Url: /private/\r\nX-Forwarded-Host: a.test\r\n";
@@ -212,6 +254,67 @@ async fn bypass_c3_fields_that_name_another_path_stay_behind() {
     let visit = clear.pages().pop().unwrap();
     let names = ["x-original-url", "x-rewrite-url", "x-forwarded-host"];
     assert!(names.iter().all(|name| !visit.headers.contains_key(*name)), "{:?}", visit.headers);
+    assert_eq!(proxy.record_of("/x").await["stripped"], json!(names));
+    ask(&proxy, "GET http://b.test/plain", "Host: b.test\r\n").await;
+    assert_eq!(proxy.record_of("/plain").await.get("stripped"), None);
+}
+
+#[tokio::test]
+async fn bypass_c4_a_part_or_a_condition_is_decided_like_the_whole() {
+    let (clear, _tls, proxy) = sites().await;
+    for field in [
+        "Range: bytes=0-3",
+        "If-None-Match: \"x\"",
+        "If-Modified-Since: Mon, 30 Nov 2026 00:00:00 GMT",
+        "If-Range: \"x\"",
+    ] {
+        let fields = format!("Host: b.test\r\n{field}\r\n");
+        assert_eq!(status(&ask(&proxy, "GET http://b.test/private/x", &fields).await), "403", "{field}");
+        assert_eq!(status(&ask(&proxy, "GET http://b.test/x", &fields).await), "200", "{field}");
+        let (name, value) = field.split_once(": ").unwrap();
+        assert_eq!(clear.pages().pop().unwrap().headers[name], value);
+    }
+    assert!(clear.paths().iter().all(|path| path == "/x"));
+}
+
+#[tokio::test]
+async fn bypass_c11_no_answer_leads_to_quic() {
+    for protocols in [&[&b"h2"[..]][..], &[b"http/1.1"]] {
+        let tls = super::support::authority::every_name(protocols);
+        let site = Origin::tls(tls, |_| Reply::with(200, &[("alt-svc", "h3=\":443\""), ("x-kept", "1")], "")).await;
+        let proxy = Proxy::before(&[("a.test", &site)]).await;
+        for option in ["--http1.1", "--http2"] {
+            let got = proxy.curl(&[option, "https://a.test/x"]).await;
+            assert_eq!((got.header("alt-svc"), got.header("x-kept")), ("", "1"), "{option}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bypass_e1_each_hop_of_a_redirect_is_decided_anew() {
+    let clear = Origin::http(|visit| match visit.path.as_str() {
+        "/hop" => Reply::with(302, &[("location", "/private/x")], ""),
+        _ => Reply::of_site(RULES, visit),
+    })
+    .await;
+    let proxy = Proxy::before(&[("b.test", &clear)]).await;
+    let got = proxy.curl(&["--location", "http://b.test/hop"]).await;
+    assert_eq!((got.status, clear.paths()), (403, vec!["/hop".to_owned()]));
+}
+
+#[tokio::test]
+async fn bypass_e6_nothing_is_answered_out_of_a_cache() {
+    let fresh = [("cache-control", "public, max-age=3600"), ("etag", "\"1\"")];
+    let clear = Origin::http(move |visit| match visit.is_robots() {
+        true => Reply::text(RULES),
+        false => Reply::with(200, &fresh, "page"),
+    })
+    .await;
+    let proxy = Proxy::before(&[("b.test", &clear)]).await;
+    for _ in 0..2 {
+        assert_eq!(proxy.curl(&["http://b.test/x"]).await.text(), "page");
+    }
+    assert_eq!(clear.pages().len(), 2);
 }
 
 #[tokio::test]

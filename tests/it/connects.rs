@@ -128,7 +128,7 @@ async fn a_refused_connect_is_explained_and_leaves_the_connection_to_the_next() 
 }
 
 #[tokio::test]
-async fn c15_what_stands_behind_a_refused_connect_is_no_request() {
+async fn bypass_c15_what_stands_behind_a_refused_connect_is_no_request() {
     let (_tls, clear, proxy) = sites().await;
     let hidden = "GET http://b.test/hidden HTTP/1.1\r\nHost: b.test\r\n\r\n";
     for head in [

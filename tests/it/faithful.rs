@@ -106,7 +106,7 @@ async fn trailers_reach_a_client_that_takes_them() {
 }
 
 #[tokio::test]
-async fn c3_fields_that_make_servers_answer_with_another_page_are_removed() {
+async fn bypass_c3_fields_that_make_servers_answer_with_another_page_are_removed() {
     let site = Origin::http(|visit| Reply::of_site(OPEN, visit)).await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     let fields = [
@@ -145,7 +145,7 @@ async fn with_each_protocol(proxy: &Proxy, options: &[&str], url: &str) -> Vec<s
 }
 
 #[tokio::test]
-async fn case_1_an_h2_answer_without_a_length_ends_for_every_client() {
+async fn case_01_an_h2_answer_without_a_length_ends_for_every_client() {
     let site = Origin::tls(authority::every_name(&[b"h2"]), |visit| match visit.is_robots() {
         true => Reply::text(""),
         false => {
@@ -165,7 +165,7 @@ async fn case_1_an_h2_answer_without_a_length_ends_for_every_client() {
 }
 
 #[tokio::test]
-async fn case_2_and_3_answers_without_a_body_stay_without_one() {
+async fn case_02_03_answers_without_a_body_stay_without_one() {
     let raw = Origin::raw(|visit| match (visit.method.as_str(), visit.path.as_str()) {
         ("HEAD", _) => Raw::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 1488324\r\n\r\n".to_vec()),
         (_, "/304") => Raw::Keep(b"HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n".to_vec()),
@@ -188,7 +188,7 @@ async fn case_2_and_3_answers_without_a_body_stay_without_one() {
 }
 
 #[tokio::test]
-async fn case_2_and_3_over_h2_origins() {
+async fn case_02_03_over_h2_origins() {
     let site = Origin::tls(authority::every_name(&[b"h2"]), |visit| match visit.path.as_str() {
         "/304" => Reply::with(304, &[("etag", "\"x\"")], ""),
         "/204" => Reply::with(204, &[], ""),
@@ -233,7 +233,7 @@ async fn an_http_1_0_origin_ends_its_answer_by_closing() {
 }
 
 #[tokio::test]
-async fn case_7_a_refused_upload_is_never_asked_to_continue() {
+async fn case_07_a_refused_upload_is_never_asked_to_continue() {
     let site = Origin::http(|visit| match visit.path.as_str() {
         "/upload" => Reply::Count(None),
         _ => Reply::of_site(OPEN, visit),

@@ -102,7 +102,7 @@ async fn p16_a_very_long_delay_is_never_a_silent_disallow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p17_each_host_has_one_clock_and_no_host_anothers() {
+async fn p17_bypass_d9_each_host_has_one_clock_and_no_host_anothers() {
     let sites = [site("User-agent: *\nCrawl-delay: 0.2\n").await, site("User-agent: *\nCrawl-delay: 0.2\n").await];
     let proxy = Proxy::before(&[("a.test", &sites[0]), ("b.test", &sites[1])]).await;
     let urls = ["http://a.test/x", "http://b.test/x"].repeat(25);
@@ -117,7 +117,7 @@ async fn p17_each_host_has_one_clock_and_no_host_anothers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bots_share_a_line_where_the_operator_wants_it() {
+async fn bypass_d8_bots_share_a_line_where_the_operator_wants_it() {
     let site = site("User-agent: *\nCrawl-delay: 0.3\n").await;
     let proxy = Proxy::with(&[("a.test", &site)], |settings| settings.pace.shared = Shared::Host).await;
     let bots = ["OneBot", "TwoBot", "ThreeBot"].map(|bot| format!("Robots-Agent: {bot}\r\n"));

@@ -20,6 +20,7 @@ mod faithful;
 mod flat;
 mod floods;
 mod forwarding;
+mod handshakes;
 mod holds;
 mod identity;
 mod line;

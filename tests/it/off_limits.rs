@@ -19,7 +19,7 @@ async fn ask(proxy: &Proxy, url: &str) -> Got {
 }
 
 #[tokio::test]
-async fn a11_a_private_address_is_refused_in_every_spelling_once_others_can_ask() {
+async fn bypass_a11_a_private_address_is_refused_in_every_spelling_once_others_can_ask() {
     let (site, tls) = (open().await, Origin::https(|visit| Reply::of_site("", visit)).await);
     let proxy = Proxy::with(&[], |settings| settings.listen = vec!["0.0.0.0:0".parse().unwrap()]).await;
     let port = site.address.port();
@@ -69,7 +69,7 @@ async fn observe_mode_lets_nobody_past_the_guard() {
 }
 
 #[tokio::test]
-async fn e1_d3_a_redirect_of_robots_txt_to_a_barred_address_is_a_failure_and_not_no_rules() {
+async fn bypass_e1_a_redirect_of_robots_txt_to_a_barred_address_is_a_failure_and_not_no_rules() {
     let inner = open().await;
     let elsewhere = format!("http://{}/robots.txt", inner.address);
     let site = Origin::http(move |visit| match visit.is_robots() {
@@ -99,7 +99,7 @@ async fn a_name_that_cannot_be_resolved_is_not_called_private() {
 }
 
 #[tokio::test]
-async fn a15_the_proxy_does_not_ask_itself() {
+async fn bypass_a15_the_proxy_does_not_ask_itself() {
     for listener in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
         let proxy = Proxy::with(&[], |settings| {
             settings.listen = vec![listener.parse().unwrap()];
@@ -117,7 +117,7 @@ async fn a15_the_proxy_does_not_ask_itself() {
 }
 
 #[tokio::test]
-async fn a15_a_request_that_comes_back_is_known_by_its_via() {
+async fn bypass_a15_a_request_that_comes_back_is_known_by_its_via() {
     let site = open().await;
     let (proxy, other) = (Proxy::before(&[("a.test", &site)]).await, Proxy::before(&[("a.test", &site)]).await);
     assert_eq!(proxy.curl(&["http://a.test/x"]).await.status, 200);

@@ -101,7 +101,7 @@ async fn another_host_is_not_delayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_hangs_up_in_the_line_costs_nobody_a_slot_and_is_recorded() {
+async fn bypass_e3_a_client_that_hangs_up_in_the_line_costs_nobody_a_slot_and_is_recorded() {
     let site = slow_site().await;
     let proxy = Proxy::before(&[("a.test", &site)]).await;
     proxy.curl(&["https://a.test/first"]).await;
@@ -171,7 +171,7 @@ async fn the_next_start_waits_for_the_head_of_the_previous_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_would_wait_too_long_is_told_at_once_and_when_to_come_back() {
+async fn bypass_e5_who_would_wait_too_long_is_told_at_once_and_when_to_come_back() {
     let site = Origin::https(|visit| Reply::of_site("User-agent: *\nCrawl-delay: 7.5\n", visit)).await;
     let proxy = Proxy::with(&[("a.test", &site)], |settings| {
         settings.pace.max_wait = Duration::from_secs(5);

@@ -109,7 +109,7 @@ async fn a_parent_that_is_gone_or_does_not_know_the_host_is_named() {
 }
 
 #[tokio::test]
-async fn case_6_an_ipv6_address_stands_in_brackets_before_the_parent() {
+async fn case_06_an_ipv6_address_stands_in_brackets_before_the_parent() {
     for kind in [Kind::Http, Kind::Socks5] {
         let (clear, tls) = sites().await;
         let names = [("[::1]:8081", clear.address), ("[::1]:8443", tls.address)];

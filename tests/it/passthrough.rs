@@ -112,7 +112,7 @@ async fn a_site_that_cannot_be_asked_is_refused_on_the_connect() {
 }
 
 #[tokio::test]
-async fn c17_a_listed_name_is_no_ticket_to_another_host() {
+async fn bypass_c17_a_listed_name_is_no_ticket_to_another_host() {
     let site = site("").await;
     let proxy = passing(&["a.test"], &[("a.test", &site), ("b.test", &site)]).await;
     // Listed as the server name alone: looked into, with our certificate, and only for the tunnel's host.
@@ -136,7 +136,7 @@ async fn c17_a_listed_name_is_no_ticket_to_another_host() {
 }
 
 #[tokio::test]
-async fn c18_a_listed_name_in_a_tunnel_to_an_address_is_looked_into() {
+async fn bypass_c18_a_listed_name_in_a_tunnel_to_an_address_is_looked_into() {
     let site = site("").await;
     let proxy = passing(&["a.test"], &[("a.test", &site), ("127.0.0.1:443", &site)]).await;
     let mut wire = Wire::tunnel(&proxy, "127.0.0.1:443").await.tls(&proxy, "a.test", &[b"http/1.1"]).await;

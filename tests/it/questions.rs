@@ -96,7 +96,7 @@ async fn the_bot_is_found_in_a_whole_user_agent() {
 }
 
 #[tokio::test]
-async fn robots_txt_is_fetched_once_however_many_wait_for_it() {
+async fn bypass_e4_robots_txt_is_fetched_once_however_many_wait_for_it() {
     let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let closed = std::sync::Arc::clone(&gate);
     let shop = Origin::https(move |visit| match visit.is_robots() {

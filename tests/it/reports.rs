@@ -196,7 +196,7 @@ async fn issue_p09_a_missing_file_is_asked_for_once_however_many_wait() {
 }
 
 #[tokio::test]
-async fn issue_p10_a_file_that_drips_stalls_nobody_beyond_the_deadline() {
+async fn issue_p10_bypass_e2_a_file_that_drips_stalls_nobody_beyond_the_deadline() {
     let slow = Origin::raw(|visit| match visit.is_robots() {
         true => Raw::Drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n".to_vec()),
         false => Raw::ok("page"),

@@ -55,6 +55,11 @@ impl Wire {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    /// Over a stream that is open already.
+    pub(crate) fn over(stream: S) -> Wire<S> {
+        Wire { stream, ahead: Vec::new() }
+    }
+
     pub(crate) async fn send(&mut self, octets: impl AsRef<[u8]>) {
         self.stream.write_all(octets.as_ref()).await.unwrap();
         self.stream.flush().await.unwrap();
