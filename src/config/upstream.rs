@@ -15,6 +15,8 @@ use crate::upstream::{self, ConnectTo, HostPort, ParentUrl};
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Upstream {
     ca_files: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    client_certificate: Vec<ClientCertificate>,
     connect_to: BTreeMap<Text<HostPort>, Text<HostPort>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     proxy: Option<Text<ParentUrl>>,
@@ -23,6 +25,14 @@ pub(super) struct Upstream {
     passthrough: Vec<Text<HostPattern>>,
     connect_timeout: Span,
     idle_timeout: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientCertificate {
+    host: Text<HostPattern>,
+    cert: PathBuf,
+    key: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +48,7 @@ impl Default for Upstream {
         let upstream = upstream::Settings::default();
         Upstream {
             ca_files: Vec::new(),
+            client_certificate: Vec::new(),
             connect_to: BTreeMap::new(),
             proxy: None,
             private_addresses: Addresses::Auto,
@@ -54,6 +65,7 @@ impl Upstream {
     pub(super) fn settings_in(&self, base: &Path) -> upstream::Settings {
         upstream::Settings {
             ca_files: self.ca_files.iter().map(|file| base.join(file)).collect(),
+            client_certificates: self.client_certificate.iter().map(|entry| entry.settings_in(base)).collect(),
             connect_to: (self.connect_to.iter())
                 .map(|(from, to)| ConnectTo { from: from.0.clone(), to: to.0.clone() })
                 .collect(),
@@ -67,6 +79,16 @@ impl Upstream {
             passthrough: self.passthrough.iter().map(|pattern| pattern.0.clone()).collect(),
             connect_timeout: self.connect_timeout.0,
             idle_timeout: self.idle_timeout.0,
+        }
+    }
+}
+
+impl ClientCertificate {
+    fn settings_in(&self, base: &Path) -> upstream::ClientCertificate {
+        upstream::ClientCertificate {
+            host: self.host.0.clone(),
+            cert: base.join(&self.cert),
+            key: base.join(&self.key),
         }
     }
 }

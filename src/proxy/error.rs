@@ -139,7 +139,7 @@ pub fn reason_of(error: &upstream::Error) -> Reason {
         TimedOut { .. } => Reason::UpstreamConnectTimeout,
         Certificate { .. } => Reason::UpstreamCertificate,
         Tls { .. } => Reason::UpstreamTls,
-        TlsAlert { .. } => Reason::UpstreamTlsAlert,
+        TlsAlert { .. } | LateAlert(_) => Reason::UpstreamTlsAlert,
         Parent { .. } => Reason::UpstreamProxy,
         Itself { .. } => Reason::Loop,
         PrivateAddress { .. } => Reason::PrivateAddress,

@@ -24,7 +24,7 @@ use super::patient::Patient;
 use super::pool::{Http1, Sender};
 use super::race::race;
 use super::resolve::Resolver;
-use super::tls::{SetupError, connector, handshake, roots};
+use super::tls::{Connectors, SetupError, connector, handshake, roots};
 use super::upload::RequestBody;
 use super::{Error, Settings, Speech};
 use crate::clock;
@@ -77,9 +77,7 @@ impl fmt::Display for HostPort {
 /// Opens connections.
 pub(super) struct Dialer {
     resolver: Resolver,
-    tls: TlsConnector,
-    /// The same, but offers HTTP/1.1 alone.
-    tls_http1: TlsConnector,
+    tls: Connectors,
     connect_to: Vec<ConnectTo>,
     parent: Option<ParentProxy>,
     ports: Ports,
@@ -106,8 +104,7 @@ impl Dialer {
         let roots = Arc::new(roots(&settings.ca_files)?);
         Ok(Dialer {
             resolver,
-            tls: connector(&roots, &[b"h2", b"http/1.1"])?,
-            tls_http1: connector(&roots, &[b"http/1.1"])?,
+            tls: Connectors::new(&roots, &settings.client_certificates)?,
             connect_to: settings.connect_to.clone(),
             parent: match &settings.proxy {
                 Some(url) => Some(ParentProxy::new(url.clone(), connector(&roots, &[b"http/1.1"])?)),
@@ -126,11 +123,12 @@ impl Dialer {
 
     /// A new connection, ready for requests.
     pub(super) async fn open(&self, origin: &Origin, speech: Speech) -> Result<Sender, Error> {
+        let (any, http1) = (self.tls.of(&origin.host, false), self.tls.of(&origin.host, true));
         let mut sender = match speech {
-            Speech::Http2 => self.open_by(origin, &self.tls, true).await?,
-            Speech::WebSocket => self.open_by(origin, &self.tls_http1, false).await?,
-            Speech::Http1 => match self.open_by(origin, &self.tls_http1, true).await {
-                Err(error) if error.is_about_protocols() => self.open_by(origin, &self.tls, true).await?,
+            Speech::Http2 => self.open_by(origin, any, true).await?,
+            Speech::WebSocket => self.open_by(origin, http1, false).await?,
+            Speech::Http1 => match self.open_by(origin, http1, true).await {
+                Err(error) if error.is_about_protocols() => self.open_by(origin, any, true).await?,
                 opened => opened?,
             },
         };

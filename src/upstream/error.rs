@@ -75,6 +75,9 @@ pub enum Error {
         /// The alert.
         source: rustls::Error,
     },
+    /// The origin ended TLS with an alert when the handshake was over, as TLS 1.3 does where it wants another client certificate.
+    #[error("the host ended TLS: {0}")]
+    LateAlert(String),
     /// An address that `private_addresses` bars.
     #[error("{host} is at {address}, {class}, which upstream.private_addresses bars")]
     PrivateAddress {
@@ -124,11 +127,18 @@ pub enum Error {
 
 impl From<hyper::Error> for Error {
     fn from(error: hyper::Error) -> Error {
-        match error.is_parse() {
-            true => Error::Protocol(Box::new(error)),
-            false => Error::Closed(error),
+        match alert(&error) {
+            Some(alert) => Error::LateAlert(alert),
+            None if error.is_parse() => Error::Protocol(Box::new(error)),
+            None => Error::Closed(error),
         }
     }
+}
+
+/// The alert that ended TLS. Of an I/O error h2 keeps the text alone, so that rustls's words for it are looked for.
+fn alert(error: &hyper::Error) -> Option<String> {
+    let source = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
+    Some(source.to_string()).filter(|words| words.starts_with("received fatal alert"))
 }
 
 impl Error {

@@ -36,7 +36,7 @@ use self::headers::{Form, Pseudonym, towards_origin};
 pub use self::parent::ParentUrl;
 use self::pool::{Lost, Pool, Sender};
 use self::resolve::Resolver;
-pub use self::tls::SetupError;
+pub use self::tls::{ClientCertificate, SetupError};
 pub use self::upload::{Fault, RequestBody};
 use crate::clock;
 use crate::policy::address::PrivateAddresses;
@@ -49,6 +49,8 @@ use crate::policy::target::{Host, Origin, Target};
 pub struct Settings {
     /// Certificates trusted beside the system's, PEM.
     pub ca_files: Vec<PathBuf>,
+    /// Certificates that tell some hosts who is asking.
+    pub client_certificates: Vec<ClientCertificate>,
     /// Where to connect instead, as curl's `--connect-to`.
     pub connect_to: Vec<ConnectTo>,
     /// The proxy that leads to the origins.
@@ -69,6 +71,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             ca_files: Vec::new(),
+            client_certificates: Vec::new(),
             connect_to: Vec::new(),
             proxy: None,
             private_addresses: PrivateAddresses::default(),
@@ -94,7 +97,7 @@ impl Upstream {
     /// Reads the trusted certificates.
     ///
     /// # Errors
-    /// A CA file that cannot be read or holds no certificate.
+    /// A file of certificates or of a key that cannot be used.
     pub fn new(settings: &Settings) -> Result<Arc<Upstream>, SetupError> {
         Ok(Arc::new(Upstream {
             dialer: Dialer::new(settings, Resolver::system())?,

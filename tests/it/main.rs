@@ -10,6 +10,7 @@ mod answers;
 mod audit;
 mod browser;
 mod bypass;
+mod client_certificates;
 mod command_line;
 mod connects;
 mod copies;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 /// The authority that the proxy is told to trust.
 pub(crate) static TRUSTED: LazyLock<Authority> = LazyLock::new(|| Authority::new("Origins' CA"));
@@ -56,6 +57,29 @@ pub(crate) fn every_name(alpn: &[&[u8]]) -> Arc<ServerConfig> {
     let letters = ('a'..='z').map(|letter| format!("{letter}.test"));
     let others = ["*.nimbu.test", "127.0.0.1", "::1"].map(str::to_owned);
     TRUSTED.config(letters.chain(others).collect(), alpn)
+}
+
+/// TLS of an origin with every name that lets in who shows a certificate of [`TRUSTED`], and nobody else.
+pub(crate) fn demanding(alpn: &[&[u8]]) -> Arc<ServerConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(TRUSTED.issuer.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().unwrap();
+    let mut config = Arc::unwrap_or_clone(every_name(alpn));
+    config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::clone(&config.cert_resolver));
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    Arc::new(config)
+}
+
+/// A certificate of a client, and its key, PEM.
+pub(crate) fn client() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["nimbubot.example".into()]).unwrap();
+    (params.signed_by(&key, &TRUSTED.issuer).unwrap().pem(), key.serialize_pem())
 }
 
 /// TLS of an origin whose certificate nobody vouches for.
