@@ -126,6 +126,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     if let Some(difference) = ca.constraints_differ(&settings.ca) {
         tracing::warn!("{difference}");
     }
+    if let Some(warning) = ca.ends_soon(clock::wall()) {
+        tracing::warn!("{warning}");
+    }
     let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
     let auth = Auth::open(&settings.auth)?;
     let audit = Audit::open(&settings.audit)?;

@@ -1,7 +1,7 @@
 //! The two files that are a CA, on disk.
 //!
-//! Both appear whole or not at all, the key with its mode from the first moment, and a file that is there is never
-//! replaced: renaming without replacing is atomic, and a lock on the folder makes simultaneous first starts wait for
+//! Both appear whole or not at all, the key with its mode from the first moment, and a file that is there is replaced only
+//! on command, with its old self kept beside it: renaming without replacing is atomic, and a lock on the folder makes simultaneous first starts wait for
 //! each other. What is wrong with a pair is said and left as it is, since a key that is gone cannot be had back.
 
 use std::fs::{self, DirBuilder, File};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rcgen::KeyPair;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
+use tempfile::NamedTempFile;
 
 use super::Error;
 
@@ -77,6 +78,27 @@ impl Files {
         Ok(())
     }
 
+    /// Waits until nobody else makes or renews the pair.
+    pub(super) fn turn(&self) -> Option<File> {
+        turn(self.dir())
+    }
+
+    /// Gives a file that will be replaced a second name, and returns it: `ca.TIME.pem`.
+    pub(super) fn keep(&self, path: &Path, time: &str) -> Result<PathBuf, Error> {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let kept = path.with_extension(format!("{time}.{extension}"));
+        fs::hard_link(path, &kept).map_err(|source| Error::io("keep the old file as", &kept, source))?;
+        Ok(kept)
+    }
+
+    pub(super) fn replace_key(&self, pem: &str) -> Result<(), Error> {
+        replace(&self.key, pem, 0o600)
+    }
+
+    pub(super) fn replace_certificate(&self, pem: &str) -> Result<(), Error> {
+        replace(&self.certificate, pem, 0o644)
+    }
+
     pub(super) fn read_certificate(&self) -> Result<String, Error> {
         read(&self.certificate)
     }
@@ -110,6 +132,20 @@ fn make_dir(dir: &Path) -> Result<(), Error> {
 
 /// The file appears whole, with its mode from the first moment, or not at all; one that is there stays as it is.
 fn publish(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
+    let file = written(path, text, mode)?;
+    file.persist_noclobber(path).map_err(|refused| Error::io("write", path, refused.error))?;
+    Ok(())
+}
+
+/// The same in the place of one that is there.
+fn replace(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
+    let file = written(path, text, mode)?;
+    file.persist(path).map_err(|refused| Error::io("write", path, refused.error))?;
+    Ok(())
+}
+
+/// A file beside its place, on disk.
+fn written(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, Error> {
     let failed = |source| Error::io("write", path, source);
     let dir = path.parent().unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -119,8 +155,7 @@ fn publish(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     let mut file = builder.tempfile_in(dir).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
-    file.persist_noclobber(path).map_err(|refused| failed(refused.error))?;
-    Ok(())
+    Ok(file)
 }
 
 fn read(path: &Path) -> Result<String, Error> {

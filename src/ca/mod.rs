@@ -1,7 +1,7 @@
-//! The certificate authority of this proxy: made once, kept in two files, never replaced.
+//! The certificate authority of this proxy: made once, kept in two files, replaced on command alone.
 //!
 //! Whoever holds `ca.key` can read the traffic of every client that trusts `ca.pem`. So the key is written with mode
-//! 0600, a key that others can read is refused, and nothing here ever overwrites a file: two processes that start at
+//! 0600, a key that others can read is refused, and no start ever overwrites a file: two processes that start at
 //! once end with one CA, and a half-present pair is reported instead of repaired. An operator's own CA works the same
 //! way: what was made and what was brought are read from disk by one and the same code. Certificates for hosts are
 //! minted in [`leaf`].
@@ -9,6 +9,7 @@
 mod files;
 pub mod leaf;
 mod permitted;
+mod renew;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ use crate::clock;
 pub use files::Files;
 pub use leaf::Leaves;
 pub use permitted::{Permit, Permitted};
+pub use renew::{Renewed, renew};
 
 /// Where the CA is kept and how long its certificates live.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,9 +158,20 @@ impl Ca {
         let path = self.files.certificate.display();
         (wanted != self.permitted).then(|| {
             format!(
-                "ca.permitted says {wanted}, but {path} is made for {}: both hold until you move it and its key away and have clients \
-                 trust the new CA that the next start makes",
+                "ca.permitted says {wanted}, but {path} is made for {}: both hold until you run `robots-proxy ca renew --new-key`, restart, \
+                 and have clients trust the new CA",
                 self.permitted
+            )
+        })
+    }
+
+    /// What to tell the operator of a certificate that is about to end.
+    pub fn ends_soon(&self, now: SystemTime) -> Option<String> {
+        (now + WARNING > self.not_after).then(|| {
+            format!(
+                "{} ends at {}: run `robots-proxy ca renew`, restart, and have clients trust the new certificate before then",
+                self.files.certificate.display(),
+                clock::rfc3339(self.not_after)
             )
         })
     }
@@ -263,7 +276,7 @@ fn root(now: SystemTime) -> Result<CertificateParams, Error> {
     let id: [u8; 4] = random()?;
     let id = u32::from_be_bytes(id);
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "robots-proxy");
+    params.distinguished_name.push(DnType::OrganizationName, ORGANIZATION);
     // A name of its own: a client that trusts an older CA with the same name and another key reports a bad signature.
     params.distinguished_name.push(DnType::CommonName, format!("robots-proxy CA {id:08x}"));
     params.serial_number = Some(serial()?);
@@ -274,8 +287,14 @@ fn root(now: SystemTime) -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
+/// By which a CA of our own making is known.
+const ORGANIZATION: &str = "robots-proxy";
+
 /// Ten years: as mkcert and mitmproxy do, since replacing a root means visiting every client.
 const LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
+
+/// Chosen: long enough to visit every client, short enough not to be overlooked as usual.
+const WARNING: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// More than the backdating of a leaf, which begins no earlier than its CA.
 const BACKDATE: Duration = Duration::from_secs(2 * 24 * 3600);
@@ -332,6 +351,9 @@ pub enum Error {
     /// A subject that cannot be repeated as issuer.
     #[error("the subject of {} names one attribute twice or several in one: use a CA with a simpler subject", .0.display())]
     Subject(PathBuf),
+    /// An operator's own.
+    #[error("{} was not made by robots-proxy: have its authority make a new pair, and put that there", .0.display())]
+    NotOurs(PathBuf),
     /// The CA is too old.
     #[error("{} expired at {at}: run `robots-proxy ca renew`, or put a new pair there", certificate.display())]
     Expired {

@@ -534,3 +534,74 @@ fn an_existing_ca_keeps_its_constraints_and_the_difference_is_told_in_one_line()
     settings.permitted.clear();
     assert!(leaves(&settings).ca().constraints_differ(&settings).unwrap().contains("says any host, but"));
 }
+
+#[test]
+fn a_renewed_certificate_and_the_old_one_stand_for_each_other() {
+    let (folder, settings) = folder();
+    let old = Ca::open(&settings, now()).unwrap();
+    let old_leaf = leaves(&settings).certificate("a.test").unwrap();
+    let later = now() + 3000 * DAY;
+    assert!(old.ends_soon(later).is_none() && old.ends_soon(old.not_after() - 59 * DAY).is_some());
+    let renewed = renew(&settings, later, false).unwrap();
+    assert_eq!((renewed.ca.subject(), renewed.ca.spki_sha256_base64()), (old.subject(), old.spki_sha256_base64()));
+    assert_ne!(parsed(renewed.ca.certificate_der()).raw_serial(), parsed(old.certificate_der()).raw_serial());
+    assert_eq!((renewed.old_not_after, renewed.old_key.is_none()), (old.not_after(), true));
+    assert!(renewed.ca.not_after() > old.not_after() + 2900 * DAY);
+    assert_eq!(fs::read_to_string(&renewed.old_certificate).unwrap(), old.certificate_pem());
+    // A client that trusts either takes a certificate of either, for as long as the one that it trusts lives.
+    let (when, before) = (later + DAY, renewed.old_certificate.file_name().unwrap().to_string_lossy().into_owned());
+    let not_before = renewed.ca.not_before();
+    let new_leaf = Leaves::new(Arc::new(renewed.ca), &settings).unwrap().certificate_at("a.test", when).unwrap();
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for (leaf, at) in [(&old_leaf, now()), (&new_leaf, when)] {
+        fs::write(folder.path().join("leaf.der"), &leaf.cert[0]).unwrap();
+        openssl(folder.path(), "x509 -inform der -in leaf.der -out leaf.pem");
+        for (trusted, lives) in [("ca.pem", at >= not_before), (before.as_str(), true)] {
+            if lives {
+                let check = format!("verify -x509_strict -purpose sslserver -attime {}", seconds(at));
+                openssl(folder.path(), &format!("{check} -CAfile {trusted} leaf.pem"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_key_makes_a_new_ca_and_loses_nothing() {
+    let (folder, settings) = folder();
+    let old = Ca::open(&settings, now()).unwrap();
+    let old_key = fs::read_to_string(old.key_path()).unwrap();
+    // Whoever asks for a new key may do so because the old one could be read.
+    fs::set_permissions(old.key_path(), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(renew(&settings, now(), false), Err(Error::KeyReadable { .. })));
+    let constrained = Settings { permitted: vec!["example.com".parse().unwrap()], ..settings.clone() };
+    let renewed = renew(&constrained, now(), true).unwrap();
+    assert_ne!((renewed.ca.subject(), renewed.ca.spki_sha256_base64()), (old.subject(), old.spki_sha256_base64()));
+    assert_eq!(renewed.ca.constraints_differ(&constrained), None);
+    assert_eq!(fs::read_to_string(renewed.old_key.unwrap()).unwrap(), old_key);
+    assert_eq!(fs::read_to_string(&renewed.old_certificate).unwrap(), old.certificate_pem());
+    assert_eq!(fs::metadata(renewed.ca.key_path()).unwrap().permissions().mode() & 0o777, 0o600);
+    verify_strictly(folder.path(), &leaves(&constrained), "example.com");
+    assert_eq!(
+        fs::read_dir(folder.path())
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("ca"))
+            .count(),
+        4
+    );
+}
+
+#[test]
+fn a_ca_of_somebody_else_is_not_renewed() {
+    let (folder, settings) = folder();
+    assert!(matches!(renew(&settings, now(), true), Err(Error::Absent(_))));
+    openssl(
+        folder.path(),
+        "req -x509 -newkey rsa:2048 -nodes -subj /O=Example/CN=Own -days 30 -keyout ca.key -out ca.pem",
+    );
+    fs::set_permissions(folder.path().join("ca.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    let before = fs::read(folder.path().join("ca.pem")).unwrap();
+    for new_key in [false, true] {
+        assert!(matches!(renew(&settings, now(), new_key), Err(Error::NotOurs(_))));
+    }
+    assert_eq!(fs::read(folder.path().join("ca.pem")).unwrap(), before);
+}

@@ -252,6 +252,30 @@ async fn the_ca_can_be_looked_at_and_exported() {
 }
 
 #[tokio::test]
+async fn the_ca_is_renewed_on_command_and_says_what_is_to_be_done() {
+    let home = folder("listen = [\"127.0.0.1:0\"]\n");
+    let ran = run(home.path(), &["ca", "renew"]).await;
+    assert!(ran.exit == 1 && ran.err.contains("no CA in") && ran.err.lines().count() == 1, "{ran:?}");
+    let serving = Serving::start(home.path(), &[]).await;
+    serving.terminate().await;
+    serving.ended().await;
+    let shown = async |what: &str| {
+        let show = run(home.path(), &["ca", "show"]).await.out;
+        show.lines().find_map(|line| line.strip_prefix(what)).unwrap().trim().to_owned()
+    };
+    let (first, until) = (shown("SHA-256").await, shown("valid until").await);
+    let ran = run(home.path(), &["ca", "renew"]).await;
+    assert!(ran.exit == 0 && ran.out.contains(&format!("trust the old certificate go on until {until}")), "{ran:?}");
+    let second = shown("SHA-256").await;
+    let ran = run(home.path(), &["ca", "renew", "--new-key"]).await;
+    assert!(ran.exit == 0 && ran.out.contains("no client trusts it until"), "{ran:?}");
+    let kept: Vec<&str> = ran.out.lines().filter_map(|line| line.strip_prefix("kept")).map(str::trim).collect();
+    assert!(kept.len() == 2 && kept.iter().all(|path| std::path::Path::new(path).exists()), "{ran:?}");
+    let third = shown("SHA-256").await;
+    assert!(first != second && second != third && ran.out.contains(&third), "{ran:?}");
+}
+
+#[tokio::test]
 async fn completions_name_every_command() {
     let home = folder("");
     for shell in ["bash", "zsh", "fish"] {
