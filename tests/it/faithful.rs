@@ -1,6 +1,10 @@
 //! Heads and framings as they were sent: spelling, fields of one connection, answers without a length, interim answers.
 
-use http::Version;
+use bytes::Bytes;
+use http::{Request, StatusCode, Version};
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -256,6 +260,23 @@ async fn case_07_a_refused_upload_is_never_asked_to_continue() {
         let (head, body) = wire.answer().await;
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "10000000", "{head}{body}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_03_an_h2_origin_that_answers_every_head_with_a_body_keeps_its_connection() {
+    // hyper's server does so.
+    let site = Origin::https(|visit| Reply::of_site(OPEN, visit)).await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    let wire = Wire::tunnel(&proxy, "a.test:443").await.tls(&proxy, "a.test", &[b"h2"]).await;
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(wire.stream)).await.unwrap();
+    tokio::spawn(connection);
+    for number in 0..1500 {
+        let request = Request::head("https://a.test/x").body(Empty::<Bytes>::new()).unwrap();
+        let answer = in_time("an answer", sender.send_request(request)).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{number}");
+        assert_eq!(answer.headers()["content-length"], "7", "{number}");
+    }
+    assert_eq!(site.connections(), 1);
 }
 
 /// Answers as soon as a head has come, and reads no body.
