@@ -143,12 +143,7 @@ impl Origin {
     }
 
     fn named(uri: &Uri, line: Option<Authority<'_>>) -> Result<Origin, BadTarget> {
-        let scheme = match uri.scheme() {
-            Some(scheme) if *scheme == UriScheme::HTTP => Scheme::Http,
-            Some(scheme) if *scheme == UriScheme::HTTPS => Scheme::Https,
-            Some(other) => return Err(BadTarget::Malformed(format!("the scheme {other} is neither http nor https"))),
-            None => return Err(BadTarget::NotAProxyRequest),
-        };
+        let scheme = known(uri.scheme().ok_or(BadTarget::NotAProxyRequest)?)?;
         let line = line.ok_or(BadTarget::NotAProxyRequest)?;
         Ok(line.origin(scheme))
     }
@@ -245,6 +240,14 @@ impl Target {
     /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
     pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
         let field = host_field(version, headers)?;
+        match uri.scheme() {
+            None if uri.authority().is_some() => {
+                let told = format!("{uri} is neither a URL nor a path; a host alone is for CONNECT");
+                return Err(BadTarget::Malformed(told));
+            }
+            None => {}
+            Some(scheme) => drop(known(scheme)?),
+        }
         // Nearly always the two are spelt alike.
         let line = match uri.authority() {
             Some(line) if field.as_ref().is_some_and(|field| field.text == line.as_str()) => field.clone(),
@@ -295,6 +298,15 @@ pub enum BadTarget {
         /// What the CONNECT said.
         tunnel: String,
     },
+}
+
+/// The scheme of a URL, of those that there are pages under.
+fn known(scheme: &UriScheme) -> Result<Scheme, BadTarget> {
+    match scheme {
+        http if *http == UriScheme::HTTP => Ok(Scheme::Http),
+        https if *https == UriScheme::HTTPS => Ok(Scheme::Https),
+        other => Err(BadTarget::Malformed(format!("the scheme {other} is neither http nor https"))),
+    }
 }
 
 /// `host[:port]`, as it stands in a request line or in Host.

@@ -178,7 +178,8 @@ async fn bypass_b8_b9_other_forms_of_target() {
         ("GET http://a.test/x", "421"),
         ("OPTIONS *", "400"),
         ("GET *", "400"),
-        ("GET x", "421"),
+        ("GET x", "400"),
+        ("GET ftp://b.test/x", "400"),
     ] {
         let mut wire = Wire::tunnel(&proxy, "b.test:80").await;
         wire.send(format!("{line} HTTP/1.1\r\nHost: b.test\r\n\r\n")).await;

@@ -36,6 +36,7 @@ mod passthrough;
 mod passwords;
 mod permitted;
 mod questions;
+mod readings;
 mod reports;
 mod run;
 mod run_signals;

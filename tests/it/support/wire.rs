@@ -83,6 +83,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.read_to("\r\n\r\n").await
     }
 
+    /// The same, or whatever comes before the other side closes.
+    pub(crate) async fn first_head(&mut self) -> String {
+        let reading = async {
+            while !self.ahead.windows(4).any(|window| window == b"\r\n\r\n") {
+                if !matches!(self.stream.read_buf(&mut self.ahead).await, Ok(came) if came > 0) {
+                    break;
+                }
+            }
+        };
+        in_time("a head", reading).await;
+        String::from_utf8_lossy(&std::mem::take(&mut self.ahead)).into_owned()
+    }
+
     /// So many octets.
     pub(crate) async fn read(&mut self, octets: usize) -> String {
         while self.ahead.len() < octets {
