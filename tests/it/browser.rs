@@ -6,6 +6,7 @@ use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use super::support::devtools::Tab;
 use super::support::in_time;
 use super::support::origin::{Origin, Reply};
 use super::support::proxy::Proxy;
@@ -35,22 +36,32 @@ impl Chromium {
     /// Runs it for one page.
     pub(super) async fn run(&self, arguments: &[&str]) -> String {
         let profile = tempfile::tempdir_in(self.home.path()).unwrap();
-        let mut command = Command::new("chromium");
-        command
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--disable-dev-shm-usage", "--window-size=1000,800"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg(format!("--proxy-server={}", self.proxy))
-            .args(arguments)
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        let mut command = self.command(profile.path(), arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let output = in_time("chromium", command.output()).await.expect("chromium is installed");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         said
+    }
+
+    /// A tab that is told what to do.
+    pub(super) async fn tab(&self) -> Tab {
+        Tab::open(self.command(&self.home.path().join("profile"), &[]), self.home.path()).await
+    }
+
+    fn command(&self, profile: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new("chromium");
+        command
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args(["--disable-dev-shm-usage", "--window-size=1000,800"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(format!("--proxy-server={}", self.proxy))
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
     }
 
     /// The page as it stands when its scripts have run.
@@ -111,4 +122,63 @@ async fn chromium_shows_an_allowed_page_and_explains_a_disallowed_one() {
 
     assert!(site.paths().iter().all(|path| !path.starts_with("/private/")), "{:?}", site.paths());
     assert_eq!(site.robots().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_25_chromium_answers_407_with_its_users_name_and_password() {
+    let script = |visit: &super::support::origin::Visit| match visit.is_robots() {
+        true => Reply::text(ROBOTS),
+        false => Reply::with(200, &[("content-type", "text/html")], format!("<p>open {}", visit.path)),
+    };
+    let (tls, clear) = (Origin::https(script).await, Origin::http(script).await);
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("users");
+    // The lowest cost that bcrypt has: the test is not about it.
+    std::fs::write(&users, format!("ann:{}\n", bcrypt::hash("secret", 4).unwrap())).unwrap();
+    let names = [("shop.nimbu.test", &tls), ("news.nimbu.test", &clear)];
+    let proxy = Proxy::with(&names, |settings| settings.auth.htpasswd = Some(users)).await;
+    let chromium = Chromium::behind(&proxy).await;
+    let mut tab = chromium.tab().await;
+    tab.authenticate("ann", "secret").await;
+    for path in ["/1", "/2"] {
+        assert_eq!(tab.text_of(&format!("https://shop.nimbu.test{path}")).await, format!("open {path}"));
+        assert_eq!(tab.text_of(&format!("http://news.nimbu.test{path}")).await, format!("open {path}"));
+    }
+    assert_eq!(tab.asked, 1, "it remembers what a proxy wants");
+    let refused = tab.text_of("https://shop.nimbu.test/private/x").await;
+    assert!(refused.contains("Disallowed by robots.txt"), "{refused}");
+    for visit in [tls.pages(), clear.pages()].concat() {
+        assert!(!visit.headers.contains_key("proxy-authorization"), "{:?}", visit.headers);
+    }
+    let record = proxy.record_of("/private/x").await;
+    assert_eq!((&record["user"], &record["decision"]), (&"ann".into(), &"refuse".into()), "{record}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn case_20_chromium_opens_a_websocket_through_the_proxy_where_the_rules_let_it() {
+    let site = Origin::https(|visit| match visit.path.as_str() {
+        "/" => Reply::with(200, &[("content-type", "text/html")], "<p>page"),
+        "/ws" | "/private/ws" => Reply::WebSocket,
+        _ => Reply::of_site(ROBOTS, visit),
+    })
+    .await;
+    let proxy = Proxy::before(&[("shop.nimbu.test", &site)]).await;
+    let chromium = Chromium::behind(&proxy).await;
+    let mut tab = chromium.tab().await;
+    assert_eq!(tab.text_of("https://shop.nimbu.test/").await, "page");
+    let ask = |path: &str| {
+        format!(
+            "new Promise(told => {{ const socket = new WebSocket('wss://shop.nimbu.test{path}');\
+             socket.onopen = () => socket.send('hello'); socket.onmessage = event => {{ told(event.data); socket.close() }};\
+             socket.onerror = () => told('failed') }})"
+        )
+    };
+    assert_eq!(tab.value_of(&ask("/ws")).await, "hello");
+    assert_eq!(tab.value_of(&ask("/private/ws")).await, "failed");
+    let (open, refused) = (proxy.record_of("/ws").await, proxy.record_of("/private/ws").await);
+    assert_eq!((&open["status"], &open["decision"]), (&101.into(), &"allow".into()), "{open}");
+    assert_eq!((&refused["status"], &refused["reason"]), (&403.into(), &"disallowed".into()), "{refused}");
+    let pages = site.pages().into_iter().filter(|visit| visit.path != "/favicon.ico");
+    let versions: Vec<_> = pages.map(|visit| (visit.path.clone(), visit.version)).collect();
+    assert_eq!(versions, [("/".into(), http::Version::HTTP_2), ("/ws".into(), http::Version::HTTP_11)]);
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod curl;
+pub(crate) mod devtools;
 pub(crate) mod http2;
 pub(crate) mod origin;
 pub(crate) mod parent;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, future};
 use http::{HeaderMap, Method, Request, Response, Version, header};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -21,6 +22,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -63,6 +67,8 @@ pub(crate) enum Reply {
     Stream(Response<()>, mpsc::UnboundedReceiver<Bytes>),
     /// Answers when the gate has a permit.
     Gated(Arc<Semaphore>, Response<Bytes>),
+    /// Goes on as a WebSocket, and sends every message back.
+    WebSocket,
     /// Reads the request's body, telling the sender of each piece, and answers with the number of octets.
     Count(Option<mpsc::UnboundedSender<usize>>),
 }
@@ -255,7 +261,8 @@ async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, script: Script
                 let reply = script(&visit);
                 async move { Ok::<_, Infallible>(reply.play(request).await) }
             });
-            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+            let server = auto::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
         }
     }
 }
@@ -282,6 +289,7 @@ type AnyBody = BoxBody<Bytes, Infallible>;
 impl Reply {
     async fn play(self, request: Request<Incoming>) -> Response<AnyBody> {
         match self {
+            Reply::WebSocket => echo(request),
             Reply::Answer(response) => response.map(|body| Full::from(body).boxed()),
             Reply::Gated(gate, response) => {
                 gate.acquire().await.unwrap().forget();
@@ -307,6 +315,23 @@ impl Reply {
             }
         }
     }
+}
+
+/// Answers the handshake of a WebSocket (RFC 6455 §4.2.2), and echoes what comes.
+fn echo(request: Request<Incoming>) -> Response<AnyBody> {
+    let key = request.headers().get(header::SEC_WEBSOCKET_KEY).map(|key| derive_accept_key(key.as_bytes()));
+    tokio::spawn(async move {
+        let stream = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+        let (to, from) = WebSocketStream::from_raw_socket(stream, Role::Server, None).await.split();
+        let _ = from.try_filter(|message| future::ready(message.is_text())).forward(to).await;
+    });
+    Response::builder()
+        .status(101)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_ACCEPT, key.unwrap_or_default())
+        .body(Full::default().boxed())
+        .unwrap()
 }
 
 /// One request after the other, without a body each.
