@@ -1,8 +1,19 @@
-//! The robots engine and its slow model, for the fuzz targets. Run with
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run parse -- -max_total_time=1200 -dict=robots.dict` in the project's folder, or `match`, or `model`.
+//! The robots engine and its slow model, and the readers of what clients send, for the fuzz targets. Run with
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run parse -- -max_total_time=1200 -dict=robots.dict` in the project's folder, or another of the targets.
 
 #[path = "../src/robots/mod.rs"]
 pub mod robots;
+
+/// What a connection begins with, where its requests end, and what they are for.
+#[path = "../src/policy"]
+pub mod policy {
+    pub mod decision;
+    pub mod framing;
+    pub mod opening;
+    pub mod reason;
+    pub mod standing;
+    pub mod target;
+}
 
 #[path = "../tests/robots/model.rs"]
 mod slow;
