@@ -57,8 +57,9 @@ enum Command {
     Copies(commands::copies::Copies),
     /// The lines of waiting requests in a running proxy
     Lines(commands::lines::Lines),
-    /// The audit log
-    #[command(subcommand)]
+    /// The audit log: print, filter, sum up, follow, verify
+    ///
+    /// Reads logs, rotated and compressed ones included.
     Audit(commands::audit::Audit),
     /// Show the whole job without any network
     ///
@@ -96,7 +97,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(what) => commands::config::run(config, &what),
         Command::Copies(copies) => commands::copies::run(config, &copies),
         Command::Lines(lines) => commands::lines::run(config, &lines),
-        Command::Audit(audit) => commands::audit::run(config, &audit),
+        Command::Audit(audit) => block_on(commands::audit::run(config, &audit)),
         Command::Demo(demo) => block_on(commands::demo::run(demo)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "robots-proxy", &mut std::io::stdout());

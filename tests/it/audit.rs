@@ -207,10 +207,17 @@ async fn kill_at_random(refusals: usize, kills: usize) {
         assert_eq!(check.line(line.as_bytes()), Ok(()), "line {at}");
         assert!(recorded.insert(record["id"].as_str().unwrap().to_owned()), "{record} is there twice");
     }
-    let seen = seen.lock().unwrap();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
     let missing: Vec<_> = seen.iter().filter(|id| !recorded.contains(*id)).collect();
     assert!(missing.is_empty(), "{} of {} refusals have no record: {missing:?}", missing.len(), seen.len());
     assert_eq!((seen.len() >= refusals, check.unchained()), (true, 0));
+    let verified = program::run(folder.path(), &["audit", "verify"]).await;
+    assert_eq!(verified.exit, 0, "{}{}", verified.out, verified.err);
+    assert!(
+        verified.out.contains(&format!("records 1 to {} are as they were written", lines.len())),
+        "{}",
+        verified.out
+    );
     let rotated = files(&log).unwrap().0.len();
     assert!(rotated > refusals / 1000, "{rotated} rotated files");
 }

@@ -37,6 +37,7 @@ mod passwords;
 mod permitted;
 mod questions;
 mod readings;
+mod records;
 mod reports;
 mod run;
 mod run_signals;
