@@ -131,6 +131,8 @@ struct Entry {
     method: String,
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    dest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
@@ -261,6 +263,12 @@ impl Record {
     pub fn client_said(&mut self, user_agent: Option<&str>, user: Option<&str>) {
         self.entry.user_agent = user_agent.map(str::to_owned);
         self.entry.user = user.map(str::to_owned);
+    }
+
+    /// What its page wants the request for, as browsers say it in `Sec-Fetch-Dest`: one word, or the client is none.
+    pub fn wanted_for(&mut self, dest: Option<&str>) {
+        let is_word = |dest: &&str| dest.len() < 32 && dest.bytes().all(|octet| octet.is_ascii_lowercase());
+        self.entry.dest = dest.filter(is_word).map(str::to_owned);
     }
 
     /// Who is asking.

@@ -265,14 +265,17 @@ impl Writer {
 
     /// Tries to write all records of a batch, and tells who waits for it.
     fn take(&mut self, batch: impl Iterator<Item = Message>) {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut is_flushed) = (Vec::new(), false);
         for message in batch {
             match message {
                 Message::Record(line, tried) => {
                     self.unwritten.push_back(line);
                     waiting.extend(tried);
                 }
-                Message::Flush(tried) => waiting.push(tried),
+                Message::Flush(tried) => {
+                    is_flushed = true;
+                    waiting.push(tried);
+                }
                 Message::Reopen(reopened) => {
                     self.write();
                     let result = match &mut self.out {
@@ -285,6 +288,10 @@ impl Writer {
         }
         self.write();
         self.drop_beyond(UNWRITTEN_MAX);
+        if is_flushed && !self.unwritten.is_empty() {
+            // At the stop, after which nobody tries again.
+            tracing::error!("{} records are not in the audit log, which takes none", self.unwritten.len());
+        }
         for tried in waiting {
             let _ = tried.send(());
         }

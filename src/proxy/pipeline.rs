@@ -180,6 +180,7 @@ impl Pipeline {
         let user = client.user(headers);
         let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         record.client_said(user_agent.as_deref(), user.as_deref());
+        record.wanted_for(headers.get("sec-fetch-dest").and_then(|dest| dest.to_str().ok()));
         let asking = Asking {
             user: user.as_deref(),
             client: client.address.ip(),

@@ -101,6 +101,16 @@ async fn a_query_is_recorded_as_the_settings_say_and_the_client_is_told_its_own(
 }
 
 #[tokio::test]
+async fn a_record_says_what_a_browser_wants_a_request_for() {
+    let origin = shop().await;
+    let proxy = Proxy::before(&[("a.test", &origin)]).await;
+    for (dest, recorded) in [("image", Some("image")), ("x, y", None), (&"x".repeat(99), None)] {
+        proxy.curl(&["-H", &format!("Sec-Fetch-Dest: {dest}"), &format!("http://a.test/{}", dest.len())]).await;
+        assert_eq!(proxy.record_of(&format!("/{}", dest.len())).await["dest"].as_str(), recorded);
+    }
+}
+
+#[tokio::test]
 async fn a_record_names_the_configuration_that_config_show_prints() {
     let origin = shop().await;
     let folder = program::folder(&format!("[upstream.connect_to]\n\"a.test:80\" = \"{}\"\n", origin.address));
@@ -165,7 +175,7 @@ async fn a_hundred_thousand_refusals_outlive_kill_9_and_rotation() {
     kill_at_random(100_000, 25).await;
 }
 
-/// Many clients are refused again and again, while the proxy is killed at random and started anew.
+/// Many clients are refused again and again by two proxies that share a log, one of which is killed now and then and started anew.
 async fn kill_at_random(refusals: usize, kills: usize) {
     const CLIENTS: usize = 16;
     let origin = shop().await;
@@ -174,11 +184,11 @@ async fn kill_at_random(refusals: usize, kills: usize) {
     let folder = program::folder(&format!("state_dir = \"state\"\n{audit}[upstream.connect_to]\n{leads}"));
     let log = folder.path().join("audit.jsonl");
     let start = || Serving::start(folder.path(), &["--listen", "127.0.0.1:0"]);
-    let mut serving = start().await;
-    let (address, addresses) = watch::channel(serving.address());
+    let mut serving = [start().await, start().await];
+    let addresses = [0, 1].map(|proxy: usize| watch::Sender::new(serving[proxy].address()));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut clients: JoinSet<()> = (0..CLIENTS)
-        .map(|name| be_refused(name, addresses.clone(), Arc::clone(&seen), refusals.div_ceil(CLIENTS)))
+        .map(|name| be_refused(name, addresses[name % 2].subscribe(), Arc::clone(&seen), refusals.div_ceil(CLIENTS)))
         .collect();
     let count = || seen.lock().unwrap().len();
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -189,15 +199,18 @@ async fn kill_at_random(refusals: usize, kills: usize) {
         random ^= random >> 7;
         random ^= random << 17;
         clock::sleep(Duration::from_micros(random % 5000)).await;
-        serving.kill().await;
-        serving = start().await;
-        address.send(serving.address()).unwrap();
+        let proxy = usize::from(random & 1 << 40 != 0);
+        serving[proxy].kill().await;
+        serving[proxy] = start().await;
+        addresses[proxy].send(serving[proxy].address()).unwrap();
     }
     while let Some(client) = clients.join_next().await {
         client.unwrap();
     }
-    serving.terminate().await;
-    serving.ended().await;
+    for serving in serving {
+        serving.terminate().await;
+        serving.ended().await;
+    }
 
     let lines = lines(&log);
     let mut check = Check::default();

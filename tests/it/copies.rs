@@ -42,7 +42,7 @@ async fn kill_9_loses_at_most_the_last_copy_and_a_restart_asks_nobody_again() {
     let origin = Origin::http(|visit| Reply::of_site(RULES, visit)).await;
     let folder = program::folder(&configuration(&origin, 40, "state"));
     for round in 0..4 {
-        let serving = Serving::start(folder.path(), &["--listen", "127.0.0.1:0"]).await;
+        let mut serving = Serving::start(folder.path(), &["--listen", "127.0.0.1:0"]).await;
         let proxy = serving.told("listens on").to_owned();
         let known = round * 10;
         for name in 0..known + 10 {

@@ -116,7 +116,7 @@ pub(super) fn duration(milliseconds: u64) -> String {
 }
 
 /// The columns of the table, and where a record has them.
-const COLUMNS: [(&str, &str); 37] = [
+const COLUMNS: [(&str, &str); 39] = [
     ("id", "/id"),
     ("time", "/time"),
     ("decision", "/decision"),
@@ -130,6 +130,7 @@ const COLUMNS: [(&str, &str); 37] = [
     ("user_agent", "/user_agent"),
     ("method", "/method"),
     ("url", "/url"),
+    ("dest", "/dest"),
     ("group", "/group"),
     ("rule", "/rule"),
     ("line", "/line"),
@@ -145,6 +146,7 @@ const COLUMNS: [(&str, &str); 37] = [
     ("capped", "/capped"),
     ("paced", "/paced"),
     ("exception", "/exception"),
+    ("stripped", "/stripped"),
     ("via", "/via"),
     ("wait_ms", "/wait_ms"),
     ("would_wait_ms", "/would_wait_ms"),
@@ -160,6 +162,7 @@ fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(words)) => words.iter().map(|word| cell(Some(word))).collect::<Vec<_>>().join(" "),
         Some(other) => other.to_string(),
     }
 }
@@ -243,7 +246,7 @@ fn prune(value: &mut Value) {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"id":"0198","time":"2026-11-30T15:13:00.250Z","decision":"refuse","reason":"disallowed","mode":"enforce","agent":"NimbuBot","client":"127.0.0.1","method":"GET","url":"https://a.test/prices/x?a,b","rule":"Disallow: /prices/","line":18,"robots":{"url":"https://a.test/robots.txt","status":200},"wait_ms":2500,"status":403,"bytes":12,"duration_ms":3}"#;
+    const LINE: &str = r#"{"id":"0198","time":"2026-11-30T15:13:00.250Z","decision":"refuse","reason":"disallowed","mode":"enforce","agent":"NimbuBot","client":"127.0.0.1","method":"GET","url":"https://a.test/prices/x?a,b","rule":"Disallow: /prices/","line":18,"robots":{"url":"https://a.test/robots.txt","status":200},"stripped":["x-original-url","x-rewrite-url"],"wait_ms":2500,"status":403,"bytes":12,"duration_ms":3}"#;
 
     fn printed(format: Format, line: &str) -> String {
         let mut out = Vec::new();
@@ -293,6 +296,7 @@ mod tests {
             ("/rule/name", json!("Disallow: /prices/")),
             ("/http/response/status_code", json!(403)),
             ("/labels/robots_proxy_line", json!("18")),
+            ("/labels/robots_proxy_stripped", json!("x-original-url x-rewrite-url")),
             ("/labels/robots_url", json!("https://a.test/robots.txt")),
         ] {
             assert_eq!(ecs.pointer(pointer), Some(&value), "{pointer}");

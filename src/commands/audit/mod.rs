@@ -58,7 +58,7 @@ struct Show {
     /// How records are printed
     #[arg(long, value_enum, conflicts_with = "summary", help_heading = "What is printed")]
     format: Option<Format>,
-    /// Go on with the records to come, through rotations
+    /// Begin with the last ten records, or with --since, and go on with those to come, through rotations
     #[arg(long, short, conflicts_with = "summary", help_heading = "What is printed")]
     follow: bool,
     /// Logs in the order of their records, also compressed ones, - is standard input; default: the configuration's with its rotated

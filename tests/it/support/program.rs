@@ -118,7 +118,7 @@ impl Serving {
     }
 
     /// Ends it at once, as a power failure would.
-    pub(crate) async fn kill(mut self) {
+    pub(crate) async fn kill(&mut self) {
         self.child.kill().await.unwrap();
     }
 
