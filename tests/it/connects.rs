@@ -158,3 +158,16 @@ async fn the_head_of_a_connect_is_bounded_in_size_and_time() {
     assert_eq!(exchange(&proxy, "").await, "");
     assert_eq!(proxy.curl(&["https://a.test/x"]).await.status, 200, "the proxy lives on");
 }
+
+/// Scrapoxy's mode, and old Scrapy's: no CA is needed, since TLS begins at the proxy.
+#[tokio::test]
+async fn an_https_url_in_clear_is_asked_for_over_tls() {
+    let (tls, clear, proxy) = sites().await;
+    for (path, wanted) in [("/x", "200"), ("/private/x", "403")] {
+        let fields = "Host: a.test\r\nConnection: close\r\n\r\n";
+        let got = exchange(&proxy, format!("GET https://a.test{path} HTTP/1.1\r\n{fields}")).await;
+        assert_eq!(status(&got), wanted, "{got}");
+        assert_eq!(proxy.record_of(path).await["url"], json!(format!("https://a.test{path}")));
+    }
+    assert_eq!((tls.paths(), clear.visits().len()), (vec!["/x".to_owned()], 0));
+}
