@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -76,14 +77,23 @@ async fn flood(connections: usize, halves: usize, news: usize) {
         stream.write_all(half).await.unwrap();
         halves_open.push(stream);
     }
-    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let over = AtomicBool::new(false);
+    // They come whether or not those before them have been served.
     let coming = async {
+        let (began, mut arriving, mut came) = (clock::now(), JoinSet::new(), 0);
         while !over.load(Ordering::Relaxed) {
-            let next = clock::now() + Duration::from_secs(1) / news as u32;
-            idle(address, tls.clone()).await;
-            served.fetch_add(1, Ordering::Relaxed);
-            clock::sleep(next.saturating_duration_since(clock::now())).await;
+            arriving.spawn(idle(address, tls.clone()));
+            came += 1;
+            clock::sleep_until(began + Duration::from_secs(1) / news as u32 * came).await;
+            while let Some(served) = arriving.try_join_next() {
+                served.unwrap();
+            }
         }
+        let span = clock::now() - began;
+        while let Some(served) = arriving.join_next().await {
+            served.unwrap();
+        }
+        f64::from(came) / span.as_secs_f64()
     };
     let asking = async {
         let mut slowest = Duration::ZERO;
@@ -96,8 +106,8 @@ async fn flood(connections: usize, halves: usize, news: usize) {
         over.store(true, Ordering::Relaxed);
         slowest
     };
-    let (slowest, ()) = tokio::join!(asking, coming);
-    println!("meanwhile 20 new requests took {slowest:?} at most, and {} others came", served.load(Ordering::Relaxed));
+    let (slowest, rate) = tokio::join!(asking, coming);
+    println!("meanwhile 20 new requests took {slowest:?} at most, and {rate:.0} others came a second, all served");
     assert!(slowest < Duration::from_secs(10), "{slowest:?}");
     assert!(full - empty < connections as u64 * 150_000, "{} octets", full - empty);
     drop((open, halves_open));
