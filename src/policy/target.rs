@@ -404,6 +404,8 @@ pub fn without_user(text: &str) -> String {
 fn path_of(uri: &Uri) -> Result<PathAndQuery, BadTarget> {
     let Some(path) = uri.path_and_query() else { return Ok(PathAndQuery::from_static("/")) };
     match path.as_str() {
+        // An empty one before a fragment reads the same, but is not equal.
+        "/" => Ok(PathAndQuery::from_static("/")),
         "*" => Err(BadTarget::Malformed("the target * is not a page".into())),
         text if text.starts_with('/') => Ok(path.clone()),
         text => {
@@ -431,6 +433,15 @@ mod tests {
         fn a_name_that_is_taken_as_canonical_is(name in "((xn)?-{0,2}[a-z0-9]{1,4}-{0,2}[0-9a]{0,3}[.]){0,3}[a-y][a-z0-9-]{0,5}") {
             proptest::prop_assume!(is_canonical(&name));
             proptest::prop_assert_eq!(Host::made_canonical(&name).map(|host| host.to_string()), Ok(name));
+        }
+    }
+
+    #[test]
+    fn an_empty_path_is_a_slash_whatever_comes_behind_it() {
+        let target =
+            |line: &str| Target::of(&line.parse().unwrap(), Version::HTTP_10, &HeaderMap::new(), None).unwrap();
+        for line in ["http://a.test", "http://a.test#x", "http://a.test/#x"] {
+            assert_eq!(target(line), target("http://a.test/"), "{line}");
         }
     }
 
