@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +24,7 @@ use crate::proxy::limits::{self, Limits};
 use crate::proxy::listener::Proxy;
 use crate::proxy::pipeline::Pipeline;
 use crate::proxy::socket::{Listen, Listener};
+use crate::proxy::terms::Terms;
 use crate::proxy::tls::Interception;
 use crate::queue::Queue;
 use crate::upstream::{self, Upstream};
@@ -61,7 +63,21 @@ pub struct Settings {
     pub limits: limits::Settings,
 }
 
+/// For the disk to open the audit log; requests go on meanwhile.
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Settings {
+    /// What cannot change while the proxy runs, by its key.
+    fn fixed(&self) -> [(&'static str, String); 5] {
+        [
+            ("listen", format!("{:?}", self.listen)),
+            ("state_dir", format!("{:?}", self.state_dir)),
+            ("ca.dir", format!("{:?}", self.ca.dir)),
+            ("robots.max_copies", self.lookup.max_copies.to_string()),
+            ("pace.shared", format!("{:?}", self.pace.shared)),
+        ]
+    }
+
     /// Enforces nothing, on no bot, whatever its entry in the map says.
     pub fn observe_everything(&mut self) {
         self.mode = Mode::Observe;
@@ -105,8 +121,9 @@ pub struct Running {
     audit: Arc<Audit>,
     stopping: CancellationToken,
     tasks: TaskTracker,
-    drain: Duration,
     proxy: Arc<Proxy>,
+    /// What was set at the start and stays.
+    fixed: [(&'static str, String); 5],
 }
 
 /// Starts a proxy: when this returns, its listeners are open.
@@ -114,6 +131,7 @@ pub struct Running {
 /// # Errors
 /// A part cannot be set up; nothing is left behind.
 pub async fn start(settings: Settings) -> Result<Running, StartError> {
+    let fixed = settings.fixed();
     let (mut listeners, mut listening) = (Vec::new(), Vec::new());
     for listen in &settings.listen {
         let failed = |source| StartError::Listen { address: listen.clone(), source };
@@ -130,37 +148,34 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         tracing::warn!("{warning}");
     }
     let leaves = Leaves::new(Arc::clone(&ca), &settings.ca)?;
-    let auth = Auth::open(&settings.auth)?;
+    let auth = Auth::reopen(None, &settings.auth)?;
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.listening_on(addresses.clone());
     let store = open_store(&settings);
+    let terms = terms(&settings, auth);
     let queue = Queue::new(settings.pace);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
-        auth,
-        identity: settings.identity,
-        mode: settings.mode,
-        exceptions: settings.exceptions,
+        terms: ArcSwap::from_pointee(terms),
         lookup: Lookup::new(settings.lookup, Arc::new(fetch), store),
         queue,
         upstream,
         audit: Arc::clone(&audit),
-        limits: Limits::new(&settings.limits),
+        limits: Limits::new(settings.limits),
         stopping: stopping.clone(),
         tasks: tasks.clone(),
     };
-    let drain = settings.limits.drain;
     let interception = Interception::new(leaves)?;
-    let proxy = Arc::new(Proxy { pipeline, interception, limits: settings.limits });
+    let proxy = Arc::new(Proxy { pipeline, interception });
     if !settings.private {
         open_window(&settings.state_dir, &proxy);
     }
     for listener in listeners {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
-    Ok(Running { listening, addresses, ca, audit, stopping, tasks, drain, proxy })
+    Ok(Running { listening, addresses, ca, audit, stopping, tasks, proxy, fixed })
 }
 
 /// The commands that look into a proxy ask through its control socket.
@@ -171,6 +186,11 @@ fn open_window(folder: &Path, proxy: &Arc<Proxy>) {
             tracing::warn!(%error, "no control socket: the commands that look into this proxy will not find it")
         }
     }
+}
+
+fn terms(settings: &Settings, auth: Option<Arc<Auth>>) -> Terms {
+    let Settings { identity, mode, exceptions, .. } = settings;
+    Terms { auth, identity: identity.clone(), mode: *mode, exceptions: exceptions.clone() }
 }
 
 /// Two proxies may be told to keep their copies in one folder; the second does without.
@@ -209,12 +229,49 @@ impl Running {
         self.proxy.interception.broken_handshakes()
     }
 
+    /// Goes by other settings from now on: all at once, or, where a part cannot be set up, not at all. Connections, tunnels, lines, copies
+    /// and running requests stay; each request goes by the settings that it began with. Returns the keys of what has changed and needs a
+    /// restart; that stays as it was.
+    ///
+    /// # Errors
+    /// A part cannot be set up.
+    pub async fn reload(&self, settings: Settings) -> Result<Vec<&'static str>, StartError> {
+        let Proxy { pipeline, interception } = &*self.proxy;
+        let auth = Auth::reopen(pipeline.terms.load().auth.as_ref(), &settings.auth)?;
+        let upstream = pipeline.upstream.prepare(&settings.upstream)?;
+        let audit = pipeline.audit.prepare(&settings.audit).await?;
+        // Nothing below can fail, or wait.
+        let (queue, upstream_now) = (Arc::clone(&pipeline.queue), Arc::clone(&pipeline.upstream));
+        let terms = terms(&settings, auth);
+        let kept = settings.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old);
+        let kept = kept.map(|((key, _), _)| key).collect();
+        let fetch = RobotsFetch::new(settings.fetch, upstream_now, Some(queue));
+        pipeline.audit.adopt(audit);
+        pipeline.upstream.adopt(upstream);
+        pipeline.lookup.reload(settings.lookup, Arc::new(fetch));
+        pipeline.queue.reload(settings.pace);
+        pipeline.limits.reload(settings.limits);
+        interception.reload(&settings.ca);
+        pipeline.terms.store(Arc::new(terms));
+        Ok(kept)
+    }
+
+    /// Opens the audit log's file anew, which may be another one by now.
+    ///
+    /// # Errors
+    /// It cannot be opened; records go on to the old one.
+    pub async fn reopen_audit(&self) -> io::Result<()> {
+        let reopened = clock::timeout(REOPEN_TIMEOUT, self.audit.reopen()).await;
+        reopened.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// Accepts nobody any more, lets running requests finish for as long as `limits.drain` says, and writes the last records.
     /// Returns whether all of them finished.
     pub async fn stop(self) -> bool {
         self.stopping.cancel();
+        let drain = self.proxy.pipeline.limits.settings().drain;
         self.tasks.close();
-        let finished = clock::timeout(self.drain, self.tasks.wait()).await.is_some();
+        let finished = clock::timeout(drain, self.tasks.wait()).await.is_some();
         self.audit.flush().await;
         finished
     }

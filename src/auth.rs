@@ -105,6 +105,15 @@ impl Auth {
         }))
     }
 
+    /// Reads the users again. Where they are the same, so is what comes back, with the passwords that it remembers.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line of it is no bcrypt entry.
+    pub fn reopen(before: Option<&Arc<Auth>>, settings: &Settings) -> Result<Option<Arc<Auth>>, OpenError> {
+        let opened = Auth::open(settings)?.map(Arc::new);
+        Ok(opened.map(|auth| before.filter(|before| before.hashes == auth.hashes).map_or(auth, Arc::clone)))
+    }
+
     /// Checks `Proxy-Authorization`.
     ///
     /// # Errors
@@ -223,6 +232,25 @@ mod tests {
         let mut twice = headers(b"ann:secret");
         twice.append(PROXY_AUTHORIZATION, "Basic eDp5".parse().unwrap());
         assert_eq!(auth.check(&twice).await, Err(Refused::Missing));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_read_again_keeps_what_it_remembers_unless_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { htpasswd: Some(folder.path().join("users")) };
+        let write = |text: &str| std::fs::write(folder.path().join("users"), text).unwrap();
+        let (ann, bob) = (entry("ann", "secret"), entry("bob", "p"));
+        write(&ann);
+        let first = Auth::reopen(None, &settings).unwrap().unwrap();
+        assert_eq!(first.check(&headers(b"ann:secret")).await, Ok(()));
+        write(&format!("# the same\n{ann}"));
+        let second = Auth::reopen(Some(&first), &settings).unwrap().unwrap();
+        assert_eq!((second.check(&headers(b"ann:secret")).await, second.computed()), (Ok(()), 1));
+        write(&bob);
+        let third = Auth::reopen(Some(&second), &settings).unwrap().unwrap();
+        assert_eq!(third.check(&headers(b"ann:secret")).await, Err(Refused::Wrong), "what was right is not any more");
+        assert_eq!(third.check(&headers(b"bob:p")).await, Ok(()));
+        assert!(Auth::reopen(Some(&third), &Settings::default()).unwrap().is_none());
     }
 
     #[test]

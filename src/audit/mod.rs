@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer};
 
 pub use self::query::Query;
 pub use self::rotated::{compressed, files};
-pub use self::writer::{Audit, OpenError};
+pub use self::writer::{Audit, OpenError, Prepared};
 use crate::clock;
 use crate::policy::answer::Answer;
 use crate::policy::decision::Decision;

@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::{Appended, Log};
@@ -40,7 +41,7 @@ type Listener = Box<dyn Fn(&Ended<'_>) + Send + Sync>;
 
 /// The audit log is opened once and shared by all requests.
 pub struct Audit {
-    settings: Settings,
+    settings: ArcSwap<Settings>,
     queue: mpsc::Sender<Message>,
     state: Arc<State>,
     listener: OnceLock<Listener>,
@@ -59,6 +60,16 @@ enum Message {
     /// Everything before it has been tried.
     Flush(oneshot::Sender<()>),
     Reopen(oneshot::Sender<io::Result<()>>),
+    /// Records go there from now on, if anywhere else; and what it means that there are none.
+    Adopt(Option<Out>, &'static str),
+}
+
+/// Other settings, with the file that they name open.
+pub struct Prepared {
+    settings: Settings,
+    /// `None` where the file stays the one that it was.
+    out: Option<Out>,
+    place: mpsc::OwnedPermit<Message>,
 }
 
 /// The log cannot be opened.
@@ -78,6 +89,9 @@ pub enum OpenError {
     /// No thread.
     #[error("the audit log's thread does not start: {0}; the system's limit of threads is reached")]
     Thread(io::Error),
+    /// The disk hangs.
+    #[error("the audit log neither takes nor refuses records, so that its settings cannot change; mend its disk first")]
+    Stuck,
 }
 
 impl Audit {
@@ -86,16 +100,7 @@ impl Audit {
     /// # Errors
     /// The file cannot be opened for reading and writing.
     pub fn open(settings: &Settings) -> Result<Arc<Audit>, OpenError> {
-        let out = match &settings.path {
-            None if settings.chain => return Err(OpenError::NoFileToChain),
-            None => Out::Standard(io::stdout()),
-            Some(path) => {
-                let failed = |source| OpenError::Unwritable { path: path.clone(), source };
-                let log = Log::open(path, settings.rotate, settings.chain).map_err(failed)?;
-                let tidying = Tidying::start(log.names().clone(), settings.keep).map_err(OpenError::Thread)?;
-                Out::File(Box::new(log), tidying)
-            }
-        };
+        let out = Out::open(settings)?;
         let (queue, messages) = mpsc::channel(WAITING_MAX);
         let state = Arc::new(State { written: 0.into(), lost: 0.into(), is_healthy: true.into() });
         let consequence = settings.on_failure.consequence();
@@ -105,7 +110,8 @@ impl Audit {
             .name("audit".into())
             .spawn(move || writer.work(&runtime, messages))
             .map_err(OpenError::Thread)?;
-        Ok(Arc::new(Audit { settings: settings.clone(), queue, state, listener: OnceLock::new() }))
+        let settings = ArcSwap::from_pointee(settings.clone());
+        Ok(Arc::new(Audit { settings, queue, state, listener: OnceLock::new() }))
     }
 
     /// Has a function told of each request as it ends, also of those that are not recorded. The first that asks is the only one.
@@ -119,19 +125,40 @@ impl Audit {
         }
     }
 
-    /// What it was opened with.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Opens what other settings name. Nothing changes before [`Audit::adopt`].
+    ///
+    /// # Errors
+    /// The file cannot be opened for reading and writing.
+    pub async fn prepare(&self, settings: &Settings) -> Result<Prepared, OpenError> {
+        let of_file = |settings: &Settings| (settings.path.clone(), settings.rotate, settings.keep, settings.chain);
+        let is_same = of_file(&self.settings.load()) == of_file(settings);
+        let out = if is_same { None } else { Some(Out::open(settings)?) };
+        let place = clock::timeout(PATIENCE, self.queue.clone().reserve_owned()).await;
+        let place = place.and_then(Result::ok).ok_or(OpenError::Stuck)?;
+        Ok(Prepared { settings: settings.clone(), out, place })
+    }
+
+    /// Goes by other settings. What the disk has not taken yet goes to the new file.
+    pub fn adopt(&self, prepared: Prepared) {
+        let Prepared { settings, out, place } = prepared;
+        let consequence = settings.on_failure.consequence();
+        self.settings.store(Arc::new(settings));
+        place.send(Message::Adopt(out, consequence));
     }
 
     /// Which requests are recorded.
     pub fn which(&self) -> Which {
-        self.settings.record
+        self.settings.load().record
     }
 
     /// The file; `None` is standard output.
-    pub fn path(&self) -> Option<&Path> {
-        self.settings.path.as_deref()
+    pub fn path(&self) -> Option<PathBuf> {
+        self.settings.load().path.clone()
     }
 
     /// Writes a line, and returns when the file has it or has refused it, or when that takes too long.
@@ -165,7 +192,7 @@ impl Audit {
         if waited.await.is_none() && self.state.is_healthy.swap(false, Ordering::Relaxed) {
             tracing::error!(
                 "the audit log neither takes nor refuses records; {}",
-                self.settings.on_failure.consequence()
+                self.settings.load().on_failure.consequence()
             );
         }
     }
@@ -189,7 +216,7 @@ impl Audit {
 
     /// Whether requests may be served: always, unless `audit.on_failure` is `"stop"` and the log takes no records.
     pub fn admits(&self) -> bool {
-        self.settings.on_failure == OnFailure::Serve || self.is_healthy()
+        self.settings.load().on_failure == OnFailure::Serve || self.is_healthy()
     }
 
     /// Records written since the start.
@@ -215,6 +242,19 @@ enum Out {
 }
 
 impl Out {
+    fn open(settings: &Settings) -> Result<Out, OpenError> {
+        match &settings.path {
+            None if settings.chain => Err(OpenError::NoFileToChain),
+            None => Ok(Out::Standard(io::stdout())),
+            Some(path) => {
+                let failed = |source| OpenError::Unwritable { path: path.clone(), source };
+                let log = Log::open(path, settings.rotate, settings.chain).map_err(failed)?;
+                let tidying = Tidying::start(log.names().clone(), settings.keep).map_err(OpenError::Thread)?;
+                Ok(Out::File(Box::new(log), tidying))
+            }
+        }
+    }
+
     fn append<'a>(&mut self, mut lines: impl Iterator<Item = &'a [u8]>) -> Appended {
         match self {
             Out::Standard(out) => {
@@ -283,6 +323,13 @@ impl Writer {
                         Out::Standard(_) => Ok(()),
                     };
                     let _ = reopened.send(result);
+                }
+                Message::Adopt(out, consequence) => {
+                    self.write();
+                    if let Some(out) = out {
+                        self.out = out;
+                    }
+                    self.consequence = consequence;
                 }
             }
         }

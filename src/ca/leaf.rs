@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use moka::ops::compute::{CompResult, Op};
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -25,12 +26,23 @@ use crate::clock;
 /// Mints certificates and keeps them while they are fresh.
 pub struct Leaves {
     ca: Arc<Ca>,
-    life: Duration,
+    terms: ArcSwap<Terms>,
     key: KeyPair,
     signing: Arc<dyn SigningKey>,
-    permitted: Permitted,
     kept: Cache<ServerName<'static>, Arc<Leaf>>,
     minted: AtomicU64,
+}
+
+/// What the settings say of leaves.
+struct Terms {
+    life: Duration,
+    permitted: Permitted,
+}
+
+impl Terms {
+    fn of(settings: &Settings) -> Terms {
+        Terms { life: settings.leaf_ttl.clamp(SHORTEST, LONGEST), permitted: Permitted::new(&settings.permitted) }
+    }
 }
 
 impl Leaves {
@@ -42,9 +54,18 @@ impl Leaves {
         // Least recently used, since moka's default would rather keep a host that is asked for often than admit a new
         // one, and a crawl meets new hosts all the time.
         let kept = Cache::builder().max_capacity(KEPT).eviction_policy(EvictionPolicy::lru()).build();
-        let life = settings.leaf_ttl.clamp(SHORTEST, LONGEST);
-        let permitted = Permitted::new(&settings.permitted);
-        Ok(Leaves { ca, life, key, signing, permitted, kept, minted: AtomicU64::new(0) })
+        let terms = ArcSwap::from_pointee(Terms::of(settings));
+        Ok(Leaves { ca, terms, key, signing, kept, minted: AtomicU64::new(0) })
+    }
+
+    /// Takes another life of leaves and another list of what may be signed for; `dir` stays as it was. Those that live too long by the
+    /// new settings are minted anew.
+    pub fn reload(&self, settings: &Settings) {
+        let terms = Terms::of(settings);
+        let before = self.terms.swap(Arc::new(terms));
+        if before.life != self.terms.load().life {
+            self.kept.invalidate_all();
+        }
     }
 
     /// A certificate for this host, a name or an address (IPv6 with or without brackets), that is valid now.
@@ -85,7 +106,8 @@ impl Leaves {
 
     fn admit(&self, host: &str) -> Result<ServerName<'static>, Error> {
         let name = parse(host)?;
-        match [&self.permitted, self.ca.permitted()].into_iter().find(|permitted| !permitted.admits(&name)) {
+        let terms = self.terms.load();
+        match [&terms.permitted, self.ca.permitted()].into_iter().find(|permitted| !permitted.admits(&name)) {
             None => Ok(name),
             Some(permitted) => Err(Error::NotPermitted { host: host.to_owned(), permitted: permitted.clone() }),
         }
@@ -104,7 +126,7 @@ impl Leaves {
     fn mint(&self, name: &ServerName<'static>, now: SystemTime) -> Result<Leaf, Error> {
         self.ca.check_dates(now)?;
         let not_before = (now - BACKDATE).max(self.ca.not_before);
-        let not_after = (now + self.life).min(self.ca.not_after);
+        let not_after = (now + self.terms.load().life).min(self.ca.not_after);
         let certificate = params(name, not_before, not_after)?.signed_by(&self.key, &self.ca.issuer)?;
 
         let chain: Vec<CertificateDer<'static>> =

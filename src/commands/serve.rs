@@ -25,23 +25,22 @@ pub(crate) struct Serve {
 }
 
 pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result<ExitCode> {
-    let loaded = Loaded::load(config)?;
-    loaded.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
-    let mut settings = loaded.settings();
-    if !options.listen.is_empty() {
-        settings.listen = options.listen;
-    }
-    if options.observe {
-        settings.observe_everything();
-    }
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // A SIGHUP that comes while the proxy starts must not end it.
+    let mut hangup = signal(SignalKind::hangup())?;
+    let loaded = Loaded::load(config)?;
+    let settings = options.apply(&loaded);
     let audit = settings.audit.path.clone();
-    let observe = options.observe || settings.mode == Mode::Observe;
+    let observe = settings.mode == Mode::Observe;
     let proxy = app::start(settings).await?;
     welcome(&proxy, audit.as_deref(), observe);
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            // The file that was found at the start, and no other one that may have come since.
+            _ = hangup.recv() => reload(&proxy, loaded.file.as_deref().or(config), &options).await,
+        }
     }
     tracing::info!("stopping: requests that run may finish");
     match proxy.stop().await {
@@ -49,6 +48,43 @@ pub(crate) async fn run(config: Option<&Path>, options: Serve) -> anyhow::Result
         false => tracing::warn!("stopped, with requests cut off that took longer than limits.drain"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Serve {
+    /// The settings of a configuration, and what the command line says instead.
+    fn apply(&self, loaded: &Loaded) -> app::Settings {
+        loaded.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        let mut settings = loaded.settings();
+        if !self.listen.is_empty() {
+            settings.listen = self.listen.clone();
+        }
+        if self.observe {
+            settings.observe_everything();
+        }
+        settings
+    }
+}
+
+/// SIGHUP: the configuration is read again, and the audit log's file opened anew, whatever becomes of the configuration.
+async fn reload(proxy: &app::Running, config: Option<&Path>, options: &Serve) {
+    if let Err(error) = proxy.reopen_audit().await {
+        tracing::error!(%error, "the audit log's file cannot be opened anew, so records go on to the old one");
+    }
+    let loaded = match Loaded::load(config) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            error.to_string().lines().for_each(|mistake| tracing::error!("{mistake}"));
+            return tracing::error!("nothing is reloaded: correct the configuration, and send SIGHUP again");
+        }
+    };
+    match proxy.reload(options.apply(&loaded)).await {
+        Ok(kept) => {
+            kept.iter().for_each(|key| tracing::warn!("{key} has changed, which needs a restart: it stays as it was"));
+            let file = loaded.file.as_ref().map_or("the defaults".into(), |file| file.display().to_string());
+            tracing::info!("reloaded {file}");
+        }
+        Err(error) => tracing::error!("nothing is reloaded: {error}"),
+    }
 }
 
 /// What a person needs next, ready to paste.

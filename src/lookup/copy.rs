@@ -82,6 +82,19 @@ impl Copy {
         }
     }
 
+    /// Whether it would have been made under these settings: a 403 is a permission by one status table, and none by the other.
+    pub fn holds_under(&self, settings: &Settings) -> bool {
+        let bare = FinalAnswer { status: self.status, headers: &HeaderMap::new(), body: &[] };
+        let is_client_error = (400..500).contains(&self.status);
+        !is_client_error || matches!(status::meaning(settings.status_policy, bare), Meaning::NoRules(_))
+    }
+
+    /// The same with a lifetime that these settings could have given it.
+    pub fn within(self, settings: &Settings) -> Copy {
+        let (least, most) = (settings.lifetimes.min_ttl, settings.lifetimes.ttl);
+        Copy { lifetime: self.lifetime.max(least).min(most), ..self }
+    }
+
     /// What an answer and a record tell of it.
     pub fn evidence(&self) -> Evidence {
         Evidence {

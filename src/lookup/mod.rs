@@ -14,6 +14,7 @@ pub mod store;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use moka::policy::EvictionPolicy;
 use tokio::sync::watch;
@@ -75,10 +76,15 @@ pub struct Lookup {
 }
 
 struct Shared {
-    settings: Settings,
-    fetch: Arc<dyn Fetch>,
+    manner: ArcSwap<Manner>,
     store: Option<Store>,
     origins: moka::sync::Cache<Origin, Arc<Entry>>,
+}
+
+/// How origins are asked, and what their answers mean.
+struct Manner {
+    settings: Settings,
+    fetch: Arc<dyn Fetch>,
 }
 
 /// Memory for parsed copies, in octets. What does not fit is read from the store again; 100,000 files of the usual size fit.
@@ -117,7 +123,23 @@ impl Lookup {
             .weigher(move |_, entry: &Arc<Entry>| entry.lock().octets().max(share))
             .eviction_policy(EvictionPolicy::lru())
             .build();
-        Lookup { shared: Arc::new(Shared { settings, fetch, store, origins }) }
+        let manner = ArcSwap::from_pointee(Manner { settings, fetch });
+        Lookup { shared: Arc::new(Shared { manner, store, origins }) }
+    }
+
+    /// Takes other settings, and another way to ask. What is known stays, as far as it would have been known by the new settings; so does
+    /// `max_copies`, which the memory and the store were made for.
+    pub fn reload(&self, settings: Settings, fetch: Arc<dyn Fetch>) {
+        let before = self.shared.manner.load_full();
+        let settings = Settings { max_copies: before.settings.max_copies, ..settings };
+        let other_meaning = settings.status_policy != before.settings.status_policy;
+        let is_new = settings != before.settings;
+        self.shared.manner.store(Arc::new(Manner { settings: settings.clone(), fetch }));
+        if is_new {
+            for (_, entry) in &self.shared.origins {
+                entry.lock().state.reconsider(&settings, other_meaning, clock::now());
+            }
+        }
     }
 
     /// What holds at an origin now. Waits for its robots.txt where nothing usable is known, at most for the fetch's own deadline.
@@ -212,10 +234,13 @@ impl Shared {
         }
         let validators = entry.lock().state.validators();
         let conditional = validators.is_some();
-        let outcome = self.fetch.fetch(origin, speech, validators).await;
+        let fetch = Arc::clone(&self.manner.load().fetch);
+        let outcome = fetch.fetch(origin, speech, validators).await;
+        // The settings of now, and not those that it was asked with: a reload meanwhile has looked through what was known then.
+        let manner = self.manner.load_full();
         let (now, wall) = (clock::now(), clock::wall());
-        let judged = copy::judge(&self.settings, origin.robots_url(), conditional, outcome, wall);
-        let (standing, to_keep) = entry.lock().state.land(judged, origin.robots_url(), &self.settings, now, wall);
+        let judged = copy::judge(&manner.settings, origin.robots_url(), conditional, outcome, wall);
+        let (standing, to_keep) = entry.lock().state.land(judged, origin.robots_url(), &manner.settings, now, wall);
         if let Some((store, to_keep)) = self.store.as_ref().zip(to_keep) {
             store.keep(origin, to_keep);
         }
@@ -228,7 +253,7 @@ impl Shared {
         let (copy, body) = store.load(origin).await?;
         let now = clock::now();
         let mut locked = entry.lock();
-        locked.state.recall(copy, &body, &self.settings, now, clock::wall());
+        locked.state.recall(copy, &body, &self.manner.load().settings, now, clock::wall());
         match locked.state.at(now) {
             Known::Holds(standing) | Known::Due(standing) => Some(standing),
             Known::Nothing => None,

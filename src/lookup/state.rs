@@ -31,6 +31,8 @@ pub(super) struct State {
 struct Good {
     copy: Copy,
     standing: Arc<Standing>,
+    /// How old it was when, by the clock that nobody sets.
+    age: (Duration, Instant),
     due_at: Instant,
     fresh_until: Instant,
     stale_until: Instant,
@@ -90,11 +92,29 @@ impl State {
         self.copy()?.validators()
     }
 
-    /// Takes in a copy from the store. One from the future (the clock was set back) has no life left.
+    /// Takes in a copy from the store, unless it was a permission by another status table only. One from the future (the clock was set
+    /// back) has no life left.
     pub(super) fn recall(&mut self, copy: Copy, body: &[u8], settings: &Settings, now: Instant, wall: SystemTime) {
+        if !copy.holds_under(settings) {
+            return;
+        }
+        let copy = copy.within(settings);
         let age = wall.duration_since(copy.confirmed_at).unwrap_or(copy.lifetime);
         let effect = copy.effect(body, settings);
         self.good = Some(Good::new(copy, effect, age, settings, now));
+    }
+
+    /// Goes by other settings: a copy that they would not have made is dropped, and a failure that may be none by another status table is
+    /// asked about anew.
+    pub(super) fn reconsider(&mut self, settings: &Settings, other_meaning: bool, now: Instant) {
+        if other_meaning {
+            self.failure = None;
+        }
+        self.good = self.good.take().filter(|good| good.copy.holds_under(settings)).map(|good| {
+            let (age_then, then) = good.age;
+            let (age, effect) = (age_then + now.duration_since(then), good.standing.effect.clone());
+            Good::new(good.copy.within(settings), effect, age, settings, now)
+        });
     }
 
     /// Takes in what a fetch came to.
@@ -176,6 +196,7 @@ impl Good {
         let standing = Standing { effect, evidence, stale: false, failure: None, ask_again_at: fresh_until };
         Good {
             standing: Arc::new(standing),
+            age: (age, now),
             due_at: from_now(copy.lifetime.mul_f64(REFRESH_AT)),
             fresh_until,
             stale_until: from_now(settings.stale_for),

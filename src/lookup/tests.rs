@@ -240,3 +240,37 @@ async fn a_copy_survives_a_restart_and_a_failure_is_never_stored_as_permission()
     site.lookup.forget(&site.origin);
     assert_eq!(site.ask("/").await.reason, Reason::RobotsUnreachable);
 }
+
+impl Site {
+    fn reload(&self, settings: Settings) {
+        self.lookup.reload(settings, Arc::clone(&self.script) as Arc<dyn Fetch>);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_keeps_copies_and_gives_them_the_life_of_the_new_settings() {
+    let site = Site::with(&[plain(200, "User-agent: *\nDisallow: /a")], Duration::ZERO);
+    site.ask("/").await;
+    site.reload(Settings::default());
+    assert_eq!((site.at(1.0).await.ask("/a").await.reason, site.fetches()), (Reason::Disallowed, 1));
+    let lifetimes = Lifetimes { ttl: HOUR * 2, ..Settings::default().lifetimes };
+    site.reload(Settings { lifetimes, ..Settings::default() });
+    assert_eq!((site.at(1.5).await.ask("/a").await.reason, site.fetches()), (Reason::Disallowed, 1));
+    assert_eq!((site.at(2.5).await.ask("/a").await.reason, site.fetches()), (Reason::Disallowed, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_to_the_careful_table_ends_what_a_403_permitted_and_back() {
+    let [careful, by_rfc] = [StatusPolicy::Careful, StatusPolicy::Rfc9309]
+        .map(|status_policy| Settings { status_policy, ..Settings::default() });
+    let site = Site::with(&[plain(403, "")], Duration::ZERO);
+    for (settings, reason, fetches) in [
+        (by_rfc.clone(), Reason::NoRules, 1),
+        (careful.clone(), Reason::RobotsUnavailable, 2),
+        (careful, Reason::RobotsUnavailable, 2),
+        (by_rfc, Reason::NoRules, 3),
+    ] {
+        site.reload(settings);
+        assert_eq!((site.ask("/").await.reason, site.fetches()), (reason, fetches));
+    }
+}

@@ -18,7 +18,6 @@ use tokio::io::AsyncWriteExt;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
-use super::limits;
 use super::pipeline::{Client, Pipeline};
 use super::socket::{Accepted, Listener};
 use super::stream::{Ahead, Stream};
@@ -36,8 +35,6 @@ pub struct Proxy {
     pub pipeline: Pipeline,
     /// TLS towards clients.
     pub interception: Interception,
-    /// Ceilings of a connection.
-    pub limits: limits::Settings,
 }
 
 /// After a failure to accept (out of file descriptors, mostly) the next try comes this much later.
@@ -87,7 +84,8 @@ impl Proxy {
     }
 
     async fn shake_hands(self: &Arc<Self>, stream: Stream, client: &Client, own: IpAddr) -> Result<(), Failure> {
-        let handshake = clock::timeout(self.limits.header_timeout, self.interception.as_proxy(stream, own));
+        let header_timeout = self.pipeline.limits.settings().header_timeout;
+        let handshake = clock::timeout(header_timeout, self.interception.as_proxy(stream, own));
         let stream = handshake.await.ok_or("the TLS handshake took too long")??;
         self.converse(Ahead::new(Box::new(stream)), client).await
     }
@@ -95,8 +93,9 @@ impl Proxy {
     /// A connection from its beginning: a CONNECT, after some that were refused perhaps, or requests.
     async fn converse(self: &Arc<Self>, mut stream: Ahead<Stream>, client: &Client) -> Result<(), Failure> {
         loop {
+            let limits = self.pipeline.limits.settings();
             let opening = tokio::select! {
-                opening = stream.opening(self.limits.header_timeout, self.limits.header_bytes) => opening,
+                opening = stream.opening(limits.header_timeout, limits.header_bytes) => opening,
                 () = self.pipeline.stopping.cancelled() => return Ok(()),
             };
             match opening {
@@ -142,17 +141,18 @@ impl Proxy {
             // hyper moves the future about, and it is large; a box is not.
             Box::pin(async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) })
         });
+        let limits = self.pipeline.limits.settings();
         let mut builder = auto::Builder::new(Tracked(self.pipeline.tasks.clone()));
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.header_timeout)
-            .max_buf_size(self.limits.header_bytes.max(MIN_BUFFER))
+            .header_read_timeout(limits.header_timeout)
+            .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
             .preserve_header_case(true);
         builder
             .http2()
             .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(self.limits.header_bytes).unwrap_or(u32::MAX))
+            .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .initial_stream_window_size(HTTP2_STREAM_WINDOW)
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
             .max_concurrent_streams(HTTP2_STREAMS_MAX);

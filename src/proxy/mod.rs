@@ -9,6 +9,7 @@ pub mod pipeline;
 mod relay;
 pub mod socket;
 mod stream;
+pub mod terms;
 pub mod tls;
 mod tunnel;
 mod unreadable;

@@ -68,7 +68,7 @@ impl Passage {
             let _ = client.shutdown().await;
             return;
         }
-        relay(client, origin, Stop { stopping, drain: proxy.limits.drain }, record).await;
+        relay(client, origin, Stop { stopping, drain: proxy.pipeline.limits.settings().drain }, record).await;
     }
 }
 
@@ -86,7 +86,7 @@ impl Pipeline {
         let scheme = if tunnel.port == Scheme::Http.default_port() { Scheme::Http } else { Scheme::Https };
         let origin = Origin { scheme, host: tunnel.host.clone(), port: tunnel.port };
         let target = Target { origin, path: PathAndQuery::from_static("/") };
-        let asked = self.identify(client, headers, target, record)?;
+        let asked = self.terms.load().identify(client, headers, target, record)?;
         let standing = self.lookup.standing(&asked.target.origin, Speech::Http2).await;
         let decision = decision::decide_about_all(asked.identity.token.as_str(), &standing, clock::now());
         self.follow(&asked, decision, &standing, record)?;

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -19,17 +20,17 @@ use tokio_util::task::TaskTracker;
 use super::body::Body;
 use super::error::Refusal;
 use super::limits::Limits;
+use super::terms::{Asked, Terms};
 use super::websocket;
 use crate::audit::{Audit, Record, Via};
-use crate::auth::Auth;
 use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
 use crate::policy::decision::{self, Decision};
-use crate::policy::enforcement::{Enforcement, Exception, Mode};
+use crate::policy::enforcement::Mode;
 use crate::policy::framing::{self, Ambiguous};
 use crate::policy::hold::Sign;
-use crate::policy::identity::{self, Asking, Identity};
+use crate::policy::identity::{self, Identity};
 use crate::policy::reason::Reason;
 use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
@@ -39,14 +40,8 @@ use crate::upstream::{self, RequestBody, SentAgain, Speech, Upstream};
 
 /// Everything that a request meets on its road.
 pub struct Pipeline {
-    /// Who may ask; `None` is everybody.
-    pub auth: Option<Auth>,
-    /// Who is asking.
-    pub identity: identity::Settings,
-    /// Whether decisions are put into practice.
-    pub mode: Mode,
-    /// Sites whose rules are not enforced.
-    pub exceptions: Vec<Exception>,
+    /// What the operator has set about requests, as it is now.
+    pub terms: ArcSwap<Terms>,
     /// The standings of origins.
     pub lookup: Lookup,
     /// The line of each host.
@@ -87,15 +82,15 @@ impl Client {
     /// Begins the record of a request of this client.
     pub fn record(&self, pipeline: &Pipeline, method: &http::Method) -> Record {
         let via = if self.tunnel.is_some() { Via::Connect } else { Via::Plain };
-        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.mode)
+        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.terms.load().mode)
     }
 
-    fn connect_headers(&self) -> Option<&HeaderMap> {
+    pub(super) fn connect_headers(&self) -> Option<&HeaderMap> {
         self.tunnel.as_ref().map(|open| &open.headers)
     }
 
     /// The user name that the client gave to the proxy, with the CONNECT or with the request.
-    fn user(&self, headers: &HeaderMap) -> Option<String> {
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<String> {
         self.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers))
     }
 }
@@ -121,13 +116,14 @@ impl Pipeline {
         request: Request<Incoming>,
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, Refusal> {
+        let terms = self.terms.load_full();
         let target = self.read(client, &request, record)?;
-        self.authenticate(client, request.headers()).await?;
-        let asked = self.identify(client, request.headers(), target, record)?;
+        terms.authenticate(client, request.headers()).await?;
+        let asked = terms.identify(client, request.headers(), target, record)?;
         let standing = self.look_up(&asked.target, Speech::of(&request)).await;
         let decision = self.decide(&asked, standing.as_deref(), record)?;
         let arrival = self.arrival(client, &request, &asked, &decision);
-        let request = self.prepare(request, &asked.identity);
+        let request = self.prepare(request, &terms, &asked.identity);
         let mut place = self.line_up(&arrival, &asked, record)?;
         let connection = self.wait_for_turn(&mut place, &asked, &request, (&standing, &decision), record).await?;
         let lost = match self.forward(connection, place, &asked.target, request, record).await {
@@ -159,44 +155,6 @@ impl Pipeline {
     /// Whether there would be a record of it, where the operator wants no request without one.
     pub(super) fn can_be_recorded(&self) -> Result<(), Refusal> {
         if self.audit.admits() { Ok(()) } else { Err(Refusal::unrecorded()) }
-    }
-
-    /// Whether the client may use the proxy. One that comes through a tunnel was asked at its CONNECT.
-    pub(super) async fn authenticate(&self, client: &Client, headers: &HeaderMap) -> Result<(), Refusal> {
-        match &self.auth {
-            Some(auth) if client.tunnel.is_none() => Ok(auth.check(headers).await?),
-            _ => Ok(()),
-        }
-    }
-
-    /// Which bot is asking, and what is enforced on it there.
-    pub(super) fn identify(
-        &self,
-        client: &Client,
-        headers: &HeaderMap,
-        target: Target,
-        record: &mut Record,
-    ) -> Result<Asked, Refusal> {
-        let user = client.user(headers);
-        let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        record.client_said(user_agent.as_deref(), user.as_deref());
-        record.wanted_for(headers.get("sec-fetch-dest").and_then(|dest| dest.to_str().ok()));
-        let asking = Asking {
-            user: user.as_deref(),
-            client: client.address.ip(),
-            host: target.origin.host.as_str(),
-            headers,
-            tunnel: client.connect_headers(),
-        };
-        let identity = identity::identify(&self.identity, &asking)?;
-        record.identified(&identity);
-        let host = target.origin.host.as_str();
-        let enforcement = Enforcement::of(&identity, host, self.mode, &self.exceptions);
-        record.enforced(&enforcement);
-        if let Err(unidentified) = identity::admit(&self.identity, &identity) {
-            enforce(&enforcement, unidentified.into(), record)?;
-        }
-        Ok(Asked { identity, target, enforcement })
     }
 
     /// What holds at the origin. robots.txt itself needs no permission, so nothing is asked for it.
@@ -231,7 +189,7 @@ impl Pipeline {
         if !decision.reason.allows() {
             let (token, robots_url) = (asked.identity.token.as_str(), &standing.evidence.robots_url);
             let refusal = Refusal::by_rules(&decision, token, robots_url, standing.failure.as_deref());
-            enforce(&asked.enforcement, refusal, record)?;
+            asked.enforce(refusal, record)?;
         }
         Ok(decision)
     }
@@ -259,7 +217,7 @@ impl Pipeline {
         if !record.is_waived() {
             match self.queue.watch(arrival) {
                 Ok(wait) => record.would_wait(wait),
-                Err(refused) => enforce(&asked.enforcement, refused.into(), record)?,
+                Err(refused) => asked.enforce(refused.into(), record)?,
             }
         }
         Ok(self.queue.free(arrival))
@@ -306,9 +264,10 @@ impl Pipeline {
     }
 
     /// The request without what is for the proxy alone.
-    fn prepare(&self, request: Request<Incoming>, identity: &Identity) -> Request<RequestBody> {
-        let mut request = request.map(|body| RequestBody::of_client(body, self.limits.body_timeout));
-        request.headers_mut().remove(&self.identity.header);
+    fn prepare(&self, request: Request<Incoming>, terms: &Terms, identity: &Identity) -> Request<RequestBody> {
+        let body_timeout = self.limits.settings().body_timeout;
+        let mut request = request.map(|body| RequestBody::of_client(body, body_timeout));
+        request.headers_mut().remove(&terms.identity.header);
         if let Some(user_agent) = &identity.send_user_agent {
             request.headers_mut().insert(header::USER_AGENT, user_agent.clone());
         }
@@ -378,22 +337,6 @@ fn has_one_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
         _ if request.method() == Method::TRACE => Err(Refusal::new(Reason::MethodNotAllowed, "TRACE is not passed on")),
         _ => Ok(()),
     }
-}
-
-/// Who asks for what, and what is enforced on it.
-pub(super) struct Asked {
-    pub(super) identity: Identity,
-    pub(super) target: Target,
-    enforcement: Enforcement,
-}
-
-/// Refuses, or records that it would have.
-fn enforce(enforcement: &Enforcement, refusal: Refusal, record: &mut Record) -> Result<(), Refusal> {
-    if !enforcement.waives(refusal.reason) {
-        return Err(refusal);
-    }
-    record.waived(refusal.reason);
-    Ok(())
 }
 
 fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {

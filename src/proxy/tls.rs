@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::ca::Leaves;
+use crate::ca::{self, Leaves};
 use crate::policy::target::{Host, Scheme, Tunnel};
 
 /// TLS towards clients.
@@ -76,6 +76,11 @@ impl Interception {
             self.broken.fetch_add(1, Ordering::Relaxed);
         }
         Ok(shaken?)
+    }
+
+    /// Takes other settings for what is minted from now on.
+    pub fn reload(&self, settings: &ca::Settings) {
+        self.leaves.reload(settings);
     }
 
     /// Shakes hands as the proxy, for the name that the client knows it by or, where it sends none, for the address that it came to.

@@ -138,7 +138,7 @@ async fn check(
         return Err(Refusal::new(Reason::MethodNotAllowed, "a CONNECT inside a CONNECT is not served"));
     }
     let tunnel: Tunnel = target.parse()?;
-    proxy.pipeline.authenticate(client, headers).await?;
+    proxy.pipeline.terms.load_full().authenticate(client, headers).await?;
     // What is behind such a port speaks first or not HTTP at all, so that nobody would read a refusal inside.
     proxy.pipeline.upstream.check_port(&HostPort { host: tunnel.host.clone(), port: tunnel.port })?;
     Ok(tunnel)
@@ -168,7 +168,7 @@ fn serve_inside<'a>(
     mut tunnel: Tunnel,
     headers: HeaderMap,
 ) -> BoxFuture<'a, Result<(), Failure>> {
-    let timeout = proxy.limits.header_timeout;
+    let timeout = proxy.pipeline.limits.settings().header_timeout;
     async move {
         match stream.opening_inside(timeout).await {
             Opening::Http => {

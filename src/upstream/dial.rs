@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::RootCertStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,7 +25,7 @@ use super::patient::Patient;
 use super::pool::{Http1, Sender};
 use super::race::race;
 use super::resolve::Resolver;
-use super::tls::{Connectors, SetupError, connector, handshake, roots};
+use super::tls::{Connectors, SetupError, connector, handshake};
 use super::upload::RequestBody;
 use super::{Error, Settings, Speech};
 use crate::clock;
@@ -76,7 +77,7 @@ impl fmt::Display for HostPort {
 
 /// Opens connections.
 pub(super) struct Dialer {
-    resolver: Resolver,
+    resolver: Arc<Resolver>,
     tls: Connectors,
     connect_to: Vec<ConnectTo>,
     parent: Option<ParentProxy>,
@@ -100,20 +101,30 @@ impl fmt::Debug for Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(settings: &Settings, resolver: Resolver) -> Result<Dialer, SetupError> {
-        let roots = Arc::new(roots(&settings.ca_files)?);
+    pub(super) fn new(
+        settings: &Settings,
+        resolver: Arc<Resolver>,
+        roots: &Arc<RootCertStore>,
+    ) -> Result<Dialer, SetupError> {
         Ok(Dialer {
             resolver,
-            tls: Connectors::new(&roots, &settings.client_certificates)?,
+            tls: Connectors::new(roots, &settings.client_certificates)?,
             connect_to: settings.connect_to.clone(),
             parent: match &settings.proxy {
-                Some(url) => Some(ParentProxy::new(url.clone(), connector(&roots, &[b"http/1.1"])?)),
+                Some(url) => Some(ParentProxy::new(url.clone(), connector(roots, &[b"http/1.1"])?)),
                 None => None,
             },
             ports: settings.ports.clone(),
             guard: Guard::new(settings.private_addresses),
             timeout: settings.connect_timeout,
         })
+    }
+
+    /// The same with other settings: it knows the same names, and where the proxy listens.
+    pub(super) fn with(&self, settings: &Settings, roots: &Arc<RootCertStore>) -> Result<Dialer, SetupError> {
+        let dialer = Dialer::new(settings, Arc::clone(&self.resolver), roots)?;
+        dialer.guard.listening_on(self.guard.listeners().to_vec());
+        Ok(dialer)
     }
 
     /// Tells where the proxy listens.

@@ -50,7 +50,8 @@ impl Guard {
         }
     }
 
-    fn listeners(&self) -> &[SocketAddr] {
+    /// Where the proxy listens.
+    pub(super) fn listeners(&self) -> &[SocketAddr] {
         self.own.get().map(|own| own.listeners.as_slice()).unwrap_or_default()
     }
 

@@ -25,8 +25,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
+use rustls::RootCertStore;
 
 pub use self::body::Body;
 use self::dial::Dialer;
@@ -86,11 +88,17 @@ impl Default for Settings {
 /// All origins.
 #[derive(Debug)]
 pub struct Upstream {
+    way: ArcSwap<Way>,
+    pseudonym: Pseudonym,
+}
+
+/// The way as the settings have it. A request goes one way to its end, also where the settings change meanwhile.
+#[derive(Debug)]
+pub struct Way {
+    settings: Settings,
+    roots: Arc<RootCertStore>,
     dialer: Dialer,
     pool: Arc<Pool>,
-    pseudonym: Pseudonym,
-    passthrough: Vec<HostPattern>,
-    longest_silence: Duration,
 }
 
 impl Upstream {
@@ -99,18 +107,43 @@ impl Upstream {
     /// # Errors
     /// A file of certificates or of a key that cannot be used.
     pub fn new(settings: &Settings) -> Result<Arc<Upstream>, SetupError> {
-        Ok(Arc::new(Upstream {
-            dialer: Dialer::new(settings, Resolver::system())?,
+        let roots = Arc::new(tls::roots(&settings.ca_files)?);
+        let way = Way {
+            settings: settings.clone(),
+            dialer: Dialer::new(settings, Arc::new(Resolver::system()), &roots)?,
+            roots,
             pool: Arc::new(Pool::new(settings.idle_timeout)),
-            pseudonym: Pseudonym::new(),
-            passthrough: settings.passthrough.clone(),
-            longest_silence: settings.idle_timeout,
-        }))
+        };
+        Ok(Arc::new(Upstream { way: ArcSwap::from_pointee(way), pseudonym: Pseudonym::new() }))
+    }
+
+    /// The way that other settings lead; CA files are read again. Nothing changes before [`Upstream::adopt`].
+    ///
+    /// # Errors
+    /// A CA file that cannot be read or holds no certificate.
+    pub fn prepare(&self, settings: &Settings) -> Result<Way, SetupError> {
+        let (before, roots) = (self.way.load_full(), Arc::new(tls::roots(&settings.ca_files)?));
+        // A kept connection may lead to where the new settings do not, or to a host that is trusted no more.
+        // The same file of a certificate of our own may hold another one by now.
+        let same_way = before.roots.roots == roots.roots
+            && settings.client_certificates.is_empty()
+            && Settings {
+                passthrough: settings.passthrough.clone(),
+                connect_timeout: settings.connect_timeout,
+                ..before.settings.clone()
+            } == *settings;
+        let pool = if same_way { Arc::clone(&before.pool) } else { Arc::new(Pool::new(settings.idle_timeout)) };
+        Ok(Way { settings: settings.clone(), dialer: before.dialer.with(settings, &roots)?, roots, pool })
+    }
+
+    /// From now on requests go this way; those under way finish on the old one.
+    pub fn adopt(&self, way: Way) {
+        self.way.store(Arc::new(way));
     }
 
     /// Tells where the proxy listens: there it never connects to, and who can reach that decides about private addresses.
     pub fn listening_on(&self, listeners: Vec<SocketAddr>) {
-        self.dialer.listening_on(listeners);
+        self.way.load().dialer.listening_on(listeners);
     }
 
     /// How this proxy names itself to others.
@@ -120,7 +153,7 @@ impl Upstream {
 
     /// Whether tunnels to a host are not looked into.
     pub fn passes_through(&self, host: &Host) -> bool {
-        self.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
+        self.way.load().settings.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
     }
 
     /// Whether there may be pages on the port of a place. What `connect_to` names is the operator's choice.
@@ -128,7 +161,7 @@ impl Upstream {
     /// # Errors
     /// [`Error::PortBlocked`].
     pub fn check_port(&self, place: &HostPort) -> Result<(), Error> {
-        self.dialer.check_port(place)
+        self.way.load().dialer.check_port(place)
     }
 
     /// A connection to a host and port on which nothing has been said yet.
@@ -136,7 +169,7 @@ impl Upstream {
     /// # Errors
     /// The host cannot be reached.
     pub async fn tunnel(&self, place: &HostPort) -> Result<Stream, Error> {
-        self.dialer.tunnel(place).await
+        self.way.load_full().dialer.tunnel(place).await
     }
 
     /// An open connection to an origin: a kept one, or a new one that speaks as the client does. That is what the origin would see
@@ -144,19 +177,22 @@ impl Upstream {
     ///
     /// # Errors
     /// The origin cannot be reached.
-    pub async fn connect(self: &Arc<Self>, origin: &Origin, speech: Speech) -> Result<Connection, Error> {
+    pub async fn connect(&self, origin: &Origin, speech: Speech) -> Result<Connection, Error> {
+        let way = self.way.load_full();
         let kept = match speech {
             Speech::WebSocket => None,
-            speech => self.pool.take(origin, speech).await,
+            speech => way.pool.take(origin, speech).await,
         };
         let reused = kept.is_some();
         let sender = match kept {
             Some(sender) => sender,
-            None => self.open(origin, speech).await?,
+            None => way.open(origin, speech).await?,
         };
-        Ok(Connection { upstream: Arc::clone(self), sender, speech, reused })
+        Ok(Connection { way, sender, speech, reused })
     }
+}
 
+impl Way {
     async fn open(&self, origin: &Origin, speech: Speech) -> Result<Sender, Error> {
         let sender = self.dialer.open(origin, speech).await?;
         self.pool.share(origin, &sender);
@@ -197,7 +233,7 @@ pub struct WebSocket;
 /// An open connection, ready for one request.
 #[derive(Debug)]
 pub struct Connection {
-    upstream: Arc<Upstream>,
+    way: Arc<Way>,
     sender: Sender,
     speech: Speech,
     reused: bool,
@@ -221,10 +257,10 @@ impl Connection {
                 let Some(request) = unsent else {
                     let copy = copy.filter(|_| is_dead(&error)).ok_or(error)?;
                     // Those kept beside it are no younger.
-                    self.upstream.pool.forget(&target.origin);
+                    self.way.pool.forget(&target.origin);
                     return Err(Error::Lost(Box::new(copy)));
                 };
-                self.sender = self.upstream.open(&target.origin, self.speech).await?;
+                self.sender = self.way.open(&target.origin, self.speech).await?;
                 let sent_again = SentAgain(clock::now());
                 let mut response = self.exchange(target, request).await?.map_err(|lost| lost.error)?;
                 response.extensions_mut().insert(sent_again);
@@ -234,7 +270,7 @@ impl Connection {
         if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
             && let Form::WholeUrl(_) = self.sender.form()
         {
-            return Err(self.upstream.dialer.parent_wants_credentials());
+            return Err(self.way.dialer.parent_wants_credentials());
         }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(response.map(Body::switched));
@@ -242,9 +278,10 @@ impl Connection {
         if !takes_trailers {
             response.headers_mut().remove(header::TRAILER);
         }
-        let Connection { upstream, sender, .. } = self;
-        let connection = (Arc::clone(&upstream.pool), target.origin.clone(), sender);
-        Ok(response.map(|incoming| Body::new(incoming, connection, upstream.longest_silence, upload, is_head)))
+        let Connection { way, sender, .. } = self;
+        let connection = (Arc::clone(&way.pool), target.origin.clone(), sender);
+        let longest_silence = way.settings.idle_timeout;
+        Ok(response.map(|incoming| Body::new(incoming, connection, longest_silence, upload, is_head)))
     }
 
     /// Sends a request on this connection, and waits for the head of the answer as long as the body goes on or the silence is short.
@@ -255,7 +292,7 @@ impl Connection {
     ) -> Result<Result<Response<Incoming>, Lost>, Error> {
         let upload = request.body().progress();
         let request = towards_origin(target, request, self.sender.form())?;
-        let longest_silence = self.upstream.longest_silence;
+        let longest_silence = self.way.settings.idle_timeout;
         let mut sending = pin!(self.sender.send(request));
         loop {
             let before = upload.pieces();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::dial::{Dialer, Route};
 use super::resolve::Resolver;
-use super::{ConnectTo, Error, HostPort, Settings};
+use super::{ConnectTo, Error, HostPort, Settings, Upstream, tls};
 use crate::clock;
 use crate::policy::address::PrivateAddresses;
 
@@ -28,7 +29,7 @@ fn place(text: &str) -> HostPort {
 }
 
 fn dialer(settings: Settings, resolver: Resolver, listeners: &[&str]) -> Dialer {
-    let dialer = Dialer::new(&settings, resolver).unwrap();
+    let dialer = Dialer::new(&settings, Arc::new(resolver), &Arc::new(tls::roots(&[]).unwrap())).unwrap();
     dialer.listening_on(listeners.iter().map(|address| address.parse().unwrap()).collect());
     dialer
 }
@@ -156,4 +157,31 @@ async fn a_resolver_that_never_answers_is_a_time_out_of_its_own() {
     let dialer = dialer(Settings::default(), silent, &[]);
     let error = dialer.tunnel(&place("a.test:80")).await.err();
     assert!(matches!(error, Some(Error::DnsTimedOut { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_reload_keeps_the_connections_that_the_new_settings_would_have_made() {
+    let before = Settings::default();
+    let upstream = Upstream::new(&before).unwrap();
+    upstream.listening_on(vec!["127.0.0.1:3128".parse().unwrap()]);
+    let to = |text: &str| text.parse::<HostPort>().unwrap();
+    let connect_to = vec![ConnectTo { from: to("a.test:80"), to: to("127.0.0.1:1") }];
+    for (settings, keeps) in [
+        (before.clone(), true),
+        (Settings { connect_timeout: Duration::from_secs(1), ..before.clone() }, true),
+        (Settings { passthrough: vec!["a.test".parse().unwrap()], ..before.clone() }, true),
+        (Settings { connect_to, ..before.clone() }, false),
+        (Settings { private_addresses: PrivateAddresses::Deny, ..before.clone() }, false),
+        (Settings { proxy: Some("http://127.0.0.1:1".parse().unwrap()), ..before.clone() }, false),
+        (Settings { idle_timeout: Duration::from_secs(1), ..before.clone() }, false),
+    ] {
+        let way = upstream.prepare(&settings).unwrap();
+        assert_eq!(Arc::ptr_eq(&way.pool, &upstream.way.load().pool), keeps, "{settings:?}");
+        assert_eq!(
+            way.dialer.find(&to("127.0.0.1:3128")).await.err().map(|error| error.to_string().contains("itself")),
+            Some(true)
+        );
+    }
+    let missing = Settings { ca_files: vec!["/nowhere/ca.pem".into()], ..before };
+    assert!(upstream.prepare(&missing).is_err());
 }

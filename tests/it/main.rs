@@ -38,6 +38,7 @@ mod permitted;
 mod questions;
 mod readings;
 mod records;
+mod reload;
 mod reports;
 mod run;
 mod run_signals;

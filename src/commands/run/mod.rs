@@ -80,7 +80,7 @@ async fn run_behind(settings: app::Settings, options: &Run) -> anyhow::Result<Ex
         };
     }
     let exit = child::run(command, program).await;
-    let (audit, broken) = (proxy.audit().path().map(Path::to_owned), proxy.broken_handshakes());
+    let (audit, broken) = (proxy.audit().path(), proxy.broken_handshakes());
     proxy.stop().await;
     if exit.was_started {
         eprint!("{}", tally.summary(&name, audit.as_deref()));

@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use super::in_time;
 
@@ -55,6 +55,8 @@ pub(crate) struct Serving {
     out: BufReader<ChildStdout>,
     /// Everything it has printed so far.
     pub(crate) said: String,
+    /// Its log, as far as [`Serving::hang_up`] has read it.
+    log: Option<BufReader<ChildStderr>>,
 }
 
 impl Serving {
@@ -81,7 +83,7 @@ impl Serving {
     async fn of(mut command: Command) -> Serving {
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut serving = Serving { child, out, said: String::new() };
+        let mut serving = Serving { child, out, said: String::new(), log: None };
         serving.read_to("CURL_CA_BUNDLE").await;
         serving
     }
@@ -112,8 +114,24 @@ impl Serving {
 
     /// Tells it to stop, as an init system does.
     pub(crate) async fn terminate(&self) {
+        self.signal("TERM").await;
+    }
+
+    /// Tells it to read its configuration again, waits until it has, and returns what it says of it.
+    pub(crate) async fn hang_up(&mut self) -> String {
+        self.signal("HUP").await;
+        let stderr = &mut self.child.stderr;
+        let log = self.log.get_or_insert_with(|| BufReader::new(stderr.take().expect("it is piped")));
+        let mut told = String::new();
+        while !told.lines().any(|line| line.contains(" reloaded ") || line.contains("nothing is reloaded")) {
+            assert!(in_time("a reload", log.read_line(&mut told)).await.unwrap() > 0, "it ended: {told}");
+        }
+        told
+    }
+
+    async fn signal(&self, name: &str) {
         let id = self.child.id().expect("it runs").to_string();
-        let killed = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &id]).status().await.unwrap();
+        let killed = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, name]).status().await.unwrap();
         assert!(killed.success());
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct Proxy {
     folder: TempDir,
     /// `None` when it has been stopped.
     running: Option<Running>,
+    settings: Settings,
 }
 
 impl Proxy {
@@ -43,13 +44,19 @@ impl Proxy {
         settings.upstream.ca_files = vec![ca_file];
         settings.upstream.connect_to = names.iter().map(|(name, origin)| lead(name, origin)).collect();
         change(&mut settings);
-        let running = app::start(settings).await.unwrap();
-        Proxy { address: running.addresses()[0], folder, running: Some(running) }
+        let running = app::start(settings.clone()).await.unwrap();
+        Proxy { address: running.addresses()[0], folder, running: Some(running), settings }
     }
 
     /// What a client is given as its proxy.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Changes its settings while it runs; returns the keys that would have needed a restart.
+    pub(crate) async fn reload(&mut self, change: impl FnOnce(&mut Settings)) -> Vec<&'static str> {
+        change(&mut self.settings);
+        self.running.as_ref().expect("it runs").reload(self.settings.clone()).await.unwrap()
     }
 
     /// Everywhere it listens.
