@@ -252,6 +252,9 @@ impl Running {
         pipeline.queue.reload(settings.pace);
         pipeline.limits.reload(settings.limits);
         interception.reload(&settings.ca);
+        if let Some(difference) = self.ca.constraints_differ(&settings.ca) {
+            tracing::warn!("{difference}");
+        }
         pipeline.terms.store(Arc::new(terms));
         Ok(kept)
     }
