@@ -71,6 +71,8 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Print the man page, for man -l -
+    Man,
 }
 
 /// Runs the command and prints an error, if there is one, in one line.
@@ -103,6 +105,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             clap_complete::generate(shell, &mut Cli::command(), "robots-proxy", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Man => commands::man::run(Cli::command()),
     }
 }
 

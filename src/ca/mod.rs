@@ -7,9 +7,11 @@
 //! minted in [`leaf`].
 
 mod files;
+pub mod forms;
 pub mod leaf;
 mod permitted;
 mod renew;
+pub mod trust;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,6 +132,11 @@ impl Ca {
     pub fn fingerprint(&self) -> String {
         let hash = Sha256::digest(self.certificate_der());
         hash.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":")
+    }
+
+    /// The name by which trust stores know the certificate, such as `robots-proxy-1f3a9c04`: from its own hash.
+    pub fn trust_name(&self) -> String {
+        trust::name_of(self.certificate_der())
     }
 
     /// The name of the CA, as in `O=robots-proxy, CN=robots-proxy CA 1f3a9c04`.

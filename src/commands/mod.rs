@@ -8,6 +8,7 @@ pub(crate) mod copies;
 pub(crate) mod demo;
 mod evidence;
 pub(crate) mod lines;
+pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod serve;
 mod url;

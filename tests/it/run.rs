@@ -26,7 +26,7 @@ pub(super) fn home(shop: &Origin, more: &str) -> TempDir {
 }
 
 /// Runs a command as NimbuBot, with some variables of the user's own.
-async fn run_with(home: &Path, variables: &[(&str, &str)], options: &[&str], words: &[&str]) -> Ran {
+pub(super) async fn run_with(home: &Path, variables: &[(&str, &str)], options: &[&str], words: &[&str]) -> Ran {
     let arguments = [&["run", "--agent", "NimbuBot"], options, &["--"], words].concat();
     let mut command = command(home, &arguments);
     let temporary = tempfile::tempdir_in(home).unwrap();
@@ -48,8 +48,8 @@ fn records(home: &Path) -> Vec<Value> {
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-const ALLOWED: &str = "https://bazaar.nimbu.test/prices/today";
-const REFUSED: &str = "https://bazaar.nimbu.test/prices/history";
+pub(super) const ALLOWED: &str = "https://bazaar.nimbu.test/prices/today";
+pub(super) const REFUSED: &str = "https://bazaar.nimbu.test/prices/history";
 
 #[tokio::test]
 async fn the_exit_status_is_the_commands_own() {

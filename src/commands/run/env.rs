@@ -6,7 +6,10 @@
 //! what the user had there). Pure: from the user's variables and the names of files to a list.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
+
+use crate::ca::forms;
 
 /// The user's own environment.
 pub(super) type User<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -15,6 +18,8 @@ pub(super) type User<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 pub(super) struct Facts<'a> {
     /// The proxy with the credentials that identify the run.
     pub(super) url: &'a str,
+    /// The proxy without them, for those who cannot read that.
+    pub(super) proxy: SocketAddr,
     /// Whether NO_PROXY stays.
     pub(super) keep_no_proxy: bool,
     /// Our CA, and what the user added to the trusted certificates.
@@ -23,6 +28,10 @@ pub(super) struct Facts<'a> {
     pub(super) bundle: &'a Path,
     /// The settings of wget.
     pub(super) wgetrc: &'a Path,
+    /// Java's trust store, with `--java`.
+    pub(super) java: Option<&'a Path>,
+    /// A home for browsers, with `--browser`.
+    pub(super) home: Option<&'a Path>,
 }
 
 /// Read in one case or the other, or both.
@@ -54,7 +63,7 @@ pub(super) const REPLACING: [&str; 14] = [
 pub(super) const ADDING: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
 /// Each variable with its value, or none where it must not be set.
-pub(super) fn variables(facts: &Facts<'_>) -> Vec<(&'static str, Option<OsString>)> {
+pub(super) fn variables(facts: &Facts<'_>, user: User<'_>) -> Vec<(&'static str, Option<OsString>)> {
     let mut variables: Vec<(&'static str, Option<OsString>)> = Vec::new();
     variables.extend(PROXY.map(|name| (name, Some(facts.url.into()))));
     variables.extend(REPLACING.map(|name| (name, Some(facts.bundle.into()))));
@@ -63,10 +72,36 @@ pub(super) fn variables(facts: &Facts<'_>) -> Vec<(&'static str, Option<OsString
     variables.push(("WGETRC", Some(facts.wgetrc.into())));
     // Node reads the proxy variables only if it is told to.
     variables.push(("NODE_USE_ENV_PROXY", Some("1".into())));
+    if let Some(store) = facts.java {
+        variables.push((JAVA, Some(java(user(JAVA), facts, store))));
+    }
+    if let Some(home) = facts.home {
+        variables.push(("HOME", Some(home.into())));
+    }
     if !facts.keep_no_proxy {
         variables.extend(NO_PROXY.map(|name| (name, None)));
     }
     variables
+}
+
+/// Every Java virtual machine reads it, and says so on standard error.
+const JAVA: &str = "JAVA_TOOL_OPTIONS";
+
+/// The user's options, and after them ours, which win. Without nonProxyHosts Java asks localhost directly.
+fn java(own: Option<OsString>, facts: &Facts<'_>, store: &Path) -> OsString {
+    let (host, port) = (facts.proxy.ip(), facts.proxy.port());
+    let direct = if facts.keep_no_proxy { "" } else { " -Dhttp.nonProxyHosts=" };
+    let mut options = own.unwrap_or_default();
+    if !options.is_empty() {
+        options.push(" ");
+    }
+    options.push(format!(
+        "-Dhttp.proxyHost={host} -Dhttp.proxyPort={port} -Dhttps.proxyHost={host} -Dhttps.proxyPort={port}{direct} \
+         \"-Djavax.net.ssl.trustStore={}\" -Djavax.net.ssl.trustStoreType=PKCS12 -Djavax.net.ssl.trustStorePassword={}",
+        store.display(),
+        forms::PASSWORD
+    ));
+    options
 }
 
 /// The user's NO_PROXY, under the name that it has.
@@ -89,12 +124,33 @@ mod tests {
 
     fn facts(keep_no_proxy: bool) -> Facts<'static> {
         let [added, bundle, wgetrc] = ["/run/ca.pem", "/run/bundle.pem", "/run/wgetrc"].map(Path::new);
-        Facts { url: "http://run-1:x@127.0.0.1:4000", keep_no_proxy, added, bundle, wgetrc }
+        let (url, proxy) = ("http://run-1:x@127.0.0.1:4000", SocketAddr::from(([127, 0, 0, 1], 4000)));
+        Facts { url, proxy, keep_no_proxy, added, bundle, wgetrc, java: None, home: None }
+    }
+
+    fn nobody(_: &str) -> Option<OsString> {
+        None
+    }
+
+    #[test]
+    fn the_users_options_for_java_come_first_and_the_home_changes_only_for_browsers() {
+        let user = |name: &str| (name == "JAVA_TOOL_OPTIONS").then(|| "-Xmx1g".into());
+        let facts =
+            Facts { java: Some(Path::new("/a b/trust.p12")), home: Some(Path::new("/run/home")), ..facts(false) };
+        let variables = variables(&facts, &user);
+        let options = variables.iter().find(|(name, _)| *name == "JAVA_TOOL_OPTIONS").unwrap().1.clone().unwrap();
+        let options = options.to_str().unwrap();
+        assert!(options.starts_with("-Xmx1g -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=4000 "), "{options}");
+        assert!(options.contains("\"-Djavax.net.ssl.trustStore=/a b/trust.p12\""), "{options}");
+        assert!(variables.contains(&("HOME", Some("/run/home".into()))));
+        assert!(
+            super::variables(&super::tests::facts(false), &user).iter().all(|(name, _)| !["HOME", JAVA].contains(name))
+        );
     }
 
     #[test]
     fn every_proxy_variable_is_set_in_both_cases_and_the_way_round_is_closed() {
-        let variables = variables(&facts(false));
+        let variables = variables(&facts(false), &nobody);
         for name in ["http_proxy", "https_proxy", "all_proxy"] {
             for name in [name.to_owned(), name.to_uppercase()] {
                 let value = variables.iter().find(|(known, _)| *known == name).and_then(|(_, value)| value.clone());
@@ -112,14 +168,16 @@ mod tests {
 
     #[test]
     fn no_proxy_is_not_touched_where_it_is_kept() {
-        assert!(super::variables(&facts(true)).iter().all(|(name, _)| !name.to_lowercase().contains("no_proxy")));
+        assert!(
+            super::variables(&facts(true), &nobody).iter().all(|(name, _)| !name.to_lowercase().contains("no_proxy"))
+        );
         let user = |name: &str| (name == "NO_PROXY").then(|| "localhost".into());
         assert_eq!(no_proxy(&user), Some(("NO_PROXY", "localhost".into())));
     }
 
     #[test]
     fn what_replaces_the_trusted_certificates_names_the_bundle_and_what_adds_to_them_ours() {
-        for (name, value) in variables(&facts(false)) {
+        for (name, value) in variables(&facts(false), &nobody) {
             let value = value.unwrap_or_default();
             assert_eq!(value == "/run/bundle.pem", REPLACING.contains(&name), "{name}");
             assert_eq!(value == "/run/ca.pem", ADDING.contains(&name), "{name}");

@@ -9,6 +9,7 @@ mod advice;
 mod child;
 mod env;
 mod files;
+mod home;
 mod summary;
 
 use std::ffi::OsString;
@@ -35,6 +36,12 @@ pub(crate) struct Run {
     /// The bot that CMD is, as in a "User-agent: TOKEN" line of robots.txt; goes before the entries of identity.map
     #[arg(long, value_name = "TOKEN")]
     agent: Option<Token>,
+    /// Also for browsers: a home with certificate databases that Chromium and Firefox read (needs certutil)
+    #[arg(long)]
+    browser: bool,
+    /// Also for Java: proxy and trust store through JAVA_TOOL_OPTIONS
+    #[arg(long)]
+    java: bool,
     /// Pass NO_PROXY on, so that CMD asks the hosts that it names past the proxy
     #[arg(long)]
     keep_no_proxy: bool,
@@ -66,14 +73,15 @@ async fn run_behind(settings: app::Settings, options: &Run) -> anyhow::Result<Ex
     });
     let user = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let name = run_name();
-    let url = format!("http://{name}:x@{}", proxy.addresses()[0]);
-    let files = Files::write(proxy.ca(), &user, &url, options.keep_no_proxy)?;
+    let address = proxy.addresses()[0];
+    let url = format!("http://{name}:x@{address}");
+    let files = Files::write(proxy.ca(), &user, &url, address, options)?;
     announce(&proxy, options, &user);
 
     let (program, arguments) = options.command.split_first().expect("clap asks for at least one");
     let mut command = Command::new(program);
     command.args(arguments);
-    for (name, value) in env::variables(&files.facts(&url, options.keep_no_proxy)) {
+    for (name, value) in env::variables(&files.facts(&url, address, options.keep_no_proxy), &user) {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),

@@ -1,12 +1,16 @@
-//! `ca`: looks at the local certificate authority, and renews it.
+//! `ca`: looks at the local certificate authority, renews it, hands its certificate out, and has trust stores believe it.
 
-use std::io::Write;
-use std::path::Path;
+mod trust;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 
-use crate::ca;
+use self::trust::Trust;
+use crate::ca::{self, forms};
 use crate::clock;
 use crate::config::Loaded;
 
@@ -22,6 +26,9 @@ pub(crate) enum Ca {
         /// In which form
         #[arg(long, value_enum, default_value_t = Form::Pem)]
         format: Form,
+        /// Write it to this file instead of standard output
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Replace the certificate by one with a new life; the old files are kept beside it
     ///
@@ -32,6 +39,13 @@ pub(crate) enum Ca {
         #[arg(long)]
         new_key: bool,
     },
+    /// Have this machine's trust stores believe the CA
+    ///
+    /// Every program that uses a store then believes whoever has the CA's key. Prints each command before it runs it; what is in order
+    /// already is left alone. To trust it in one program alone use `robots-proxy run`, or that program's own option.
+    Install(Trust),
+    /// Take that back
+    Uninstall(Trust),
 }
 
 /// Forms of the certificate.
@@ -41,6 +55,8 @@ pub(crate) enum Form {
     Pem,
     /// Binary, as Windows and Android read it
     Der,
+    /// PKCS#12 trust store without a key, as Java and Windows read it; its password is "changeit"
+    P12,
     /// The hash for Chromium's --ignore-certificate-errors-spki-list
     Spki,
 }
@@ -51,10 +67,10 @@ pub(crate) fn run(config: Option<&Path>, what: &Ca) -> anyhow::Result<ExitCode> 
     match what {
         Ca::Path => println!("{}", load()?.certificate_path().display()),
         Ca::Show => show(&load()?),
-        Ca::Export { format: Form::Pem } => print!("{}", load()?.certificate_pem()),
-        Ca::Export { format: Form::Der } => std::io::stdout().write_all(load()?.certificate_der())?,
-        Ca::Export { format: Form::Spki } => println!("{}", load()?.spki_sha256_base64()),
+        Ca::Export { format, output } => export(&load()?, *format, output.as_deref())?,
         Ca::Renew { new_key } => told(&ca::renew(&settings, clock::wall(), *new_key)?),
+        Ca::Install(options) => return trust::install(&load()?, options),
+        Ca::Uninstall(options) => return trust::uninstall(&load()?, options),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,6 +90,23 @@ fn told(renewed: &ca::Renewed) {
         clock::rfc3339(renewed.old_not_after)
     );
     println!("give them the new one before.");
+}
+
+fn export(ca: &ca::Ca, format: Form, output: Option<&Path>) -> anyhow::Result<()> {
+    let octets = match format {
+        Form::Pem => ca.certificate_pem().as_bytes().to_vec(),
+        Form::Der => ca.certificate_der().to_vec(),
+        Form::P12 => forms::pkcs12(std::slice::from_ref(ca.certificate_der())).context("cannot write PKCS#12")?,
+        Form::Spki => format!("{}\n", ca.spki_sha256_base64()).into_bytes(),
+    };
+    match output {
+        Some(path) => std::fs::write(path, octets).with_context(|| format!("cannot write {}", path.display()))?,
+        None if matches!(format, Form::Der | Form::P12) && std::io::stdout().is_terminal() => {
+            bail!("this form is binary, and standard output is a terminal: add --output FILE")
+        }
+        None => std::io::stdout().write_all(&octets)?,
+    }
+    Ok(())
 }
 
 fn show(ca: &ca::Ca) {
