@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 
 use super::chain::Head;
-use super::rotated::Names;
+use super::rotated::{self, Names};
 use crate::clock;
 
 /// Where the end of a file is looked for its last records: far beyond the longest record.
@@ -22,6 +22,9 @@ const TAIL_MAX: u64 = 16 << 20;
 
 /// How often a file may change under the name of the log before that is called a failure.
 const SWITCHES_MAX: usize = 100;
+
+/// Every record begins so.
+const RECORD_BEGINS: &[u8] = b"{\"id\":\"";
 
 /// The file that records are appended to.
 #[derive(Debug)]
@@ -184,14 +187,17 @@ impl Log {
     fn cut_off(&mut self, torn: &[u8]) -> io::Result<()> {
         let begins: String = String::from_utf8_lossy(torn).chars().take(200).collect();
         tracing::warn!(
-            "the audit log {} ended in the middle of a record, which is cut off: {begins}",
+            "the audit log {} ended in the middle of a line, which no record follows on: {begins}",
             self.path.display()
         );
         let whole = self.end - torn.len() as u64;
-        match self.file.set_len(whole) {
-            Ok(()) => self.end = whole,
-            // A file that may only be appended to: the next record gets a line of its own.
-            Err(_) => self.end += self.file.write(b"\n")? as u64,
+        // What is not the beginning of a record is not ours to remove, and a file may be one that can only be appended to: then the
+        // next record gets a line of its own.
+        let is_ours = torn.starts_with(RECORD_BEGINS) || RECORD_BEGINS.starts_with(torn);
+        if is_ours && self.file.set_len(whole).is_ok() {
+            self.end = whole;
+        } else {
+            self.end += self.file.write(b"\n")? as u64;
         }
         Ok(())
     }
@@ -201,6 +207,9 @@ impl Log {
         let mut head = self.chain.clone();
         let chained = head.as_mut().map(|head| head.append(line));
         let line = chained.as_deref().unwrap_or(line);
+        if !self.is_regular {
+            return self.file.write_all(line);
+        }
         let written = loop {
             match self.file.write(line) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -208,10 +217,8 @@ impl Log {
             }
         };
         if written < line.len() {
-            if self.is_regular {
-                // Where that fails, too, the next one to write finds half a record and does it.
-                let _ = self.file.set_len(self.end);
-            }
+            // Where that fails, too, the next one to write finds half a record and does it.
+            let _ = self.file.set_len(self.end);
             return Err(io::Error::new(io::ErrorKind::StorageFull, "only a part of a record fits"));
         }
         self.end += written as u64;
@@ -245,7 +252,8 @@ impl Log {
     fn later_of_chain_and_rotated(&self) -> io::Result<Head> {
         let own = self.chain.clone().unwrap_or_else(Head::start);
         let Some(newest) = self.names.existing()?.pop() else { return Ok(own) };
-        let rotated = Tail::of_rotated(&self.names.path(&newest))?.head();
+        let Some((path, file)) = rotated::open(&self.names.path(&newest))? else { return Ok(own) };
+        let rotated = Tail::of_rotated(&path, file)?.head();
         Ok(rotated.filter(|rotated| rotated.seq > own.seq).unwrap_or(own))
     }
 }
@@ -295,8 +303,7 @@ impl Tail {
     }
 
     /// A compressed file has to be read from its beginning.
-    fn of_rotated(path: &Path) -> io::Result<Tail> {
-        let file = File::open(path)?;
+    fn of_rotated(path: &Path, file: File) -> io::Result<Tail> {
         if path.extension().is_none_or(|ending| ending != "gz") {
             return Tail::read(&file);
         }

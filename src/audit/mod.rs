@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 pub use self::query::Query;
-pub use self::rotated::{compressed, files};
+pub use self::rotated::{compressed, files, open as open_rotated};
 pub use self::writer::{Audit, OpenError, Prepared};
 use crate::clock;
 use crate::policy::answer::Answer;

@@ -129,6 +129,21 @@ pub fn compressed(plain: &Path) -> PathBuf {
     added(plain, ".gz")
 }
 
+/// Opens a rotated file, which may have been compressed since it was listed. `None` where it was removed.
+///
+/// # Errors
+/// It cannot be read.
+pub fn open(rotated: &Path) -> io::Result<Option<(PathBuf, File)>> {
+    for path in [rotated.to_owned(), compressed(rotated)] {
+        match File::open(&path) {
+            Ok(file) => return Ok(Some((path, file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// All files of a log in the order of their records: the rotated ones, oldest first, and the live one. The live one is open, so that
 /// it is the one that follows the others even if it is rotated while these are read.
 ///

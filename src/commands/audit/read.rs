@@ -121,9 +121,10 @@ impl Place {
                 let file = File::open(&path);
                 (path, file)
             }
-            Place::Rotated(path) => match find(&path) {
-                Some((path, file)) => (path, Ok(file)),
-                None => return Ok(None),
+            Place::Rotated(path) => match audit::open_rotated(&path) {
+                Ok(None) => return Ok(None),
+                Ok(Some((path, file))) => (path, Ok(file)),
+                Err(error) => (path, Err(error)),
             },
         };
         let file = file.with_context(|| format!("cannot read {}", path.display()))?;
@@ -134,12 +135,6 @@ impl Place {
         };
         Ok(Some((path.display().to_string(), Box::new(BufReader::with_capacity(1 << 16, reader)))))
     }
-}
-
-/// A rotated file, compressed meanwhile or not.
-fn find(path: &Path) -> Option<(PathBuf, File)> {
-    let candidates = [path.to_owned(), audit::compressed(path)];
-    candidates.into_iter().find_map(|path| File::open(&path).ok().map(|file| (path, file)))
 }
 
 fn each_line(

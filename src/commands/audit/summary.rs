@@ -217,7 +217,7 @@ impl Summary {
         if self.excepted > 0 {
             writeln!(out, "Let through by an exception: {}.", requests(self.excepted))?;
         }
-        if self.decided("allow") == 0 {
+        if self.decided("allow") == 0 && self.decided("refuse") + self.decided("observe") > 0 {
             writeln!(
                 out,
                 "No allowed request is among these records: audit.record = \"all\" records them, with their waits."
