@@ -36,8 +36,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     /// Whether decisions are put into practice.
     pub mode: Mode,
-    /// Started for one command, beside whatever runs with the same folders: without a control socket, and in silence without the
-    /// store where another process has it open.
+    /// Started for one command, beside whatever runs with the same folders: without a control socket.
     pub private: bool,
     /// Where copies of robots.txt are kept.
     pub state_dir: PathBuf,
@@ -152,7 +151,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
     upstream.listening_on(addresses.clone());
-    let store = open_store(&settings);
+    let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let terms = terms(&settings, auth);
     let queue = Queue::new(settings.pace);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
@@ -193,14 +192,10 @@ fn terms(settings: &Settings, auth: Option<Arc<Auth>>) -> Terms {
     Terms { auth, identity: identity.clone(), mode: *mode, exceptions: exceptions.clone() }
 }
 
-/// Two proxies may be told to keep their copies in one folder; the second does without.
-fn open_store(settings: &Settings) -> Option<Store> {
-    let limits = store::Limits { copies: settings.lookup.max_copies, body_bytes: store::Limits::BODY_BYTES };
-    let opened = Store::open(&settings.state_dir, limits);
-    if let (Err(error), false) = (&opened, settings.private) {
-        tracing::warn!(%error, "robots.txt copies stay in memory");
-    }
-    opened.ok()
+/// Two proxies may be told to keep their copies in one folder; the second does without until it is free.
+fn open_store(folder: &Path, copies: u64) -> Option<Store> {
+    let limits = store::Limits { copies, body_bytes: store::Limits::BODY_BYTES };
+    Store::open(folder, limits).inspect_err(|error| tracing::warn!(%error, "robots.txt copies stay in memory")).ok()
 }
 
 impl Running {

@@ -87,28 +87,33 @@ const WAITING_MAX: usize = 1000;
 /// Changes written in one transaction: one synchronisation with the disk for all of them.
 const BATCH_MAX: usize = 200;
 
-/// After a failure the disk is left alone for this long.
+/// After a failure, or while another process has it, the file is left alone for this long.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// A disk that takes longer to read a copy is slower than asking the origin.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Opens the store in a folder. Where the disk does not allow it now, it is tried again with later copies.
+    /// Opens the store in a folder. Where the disk does not allow it now, or another process has it open, it is tried again with later
+    /// copies.
     ///
     /// # Errors
-    /// Another process has it open.
+    /// Its thread does not start.
     pub fn open(folder: &Path, limits: Limits) -> Result<Store, StoreError> {
         let path = folder.join(FILE);
-        let database = match open(&path) {
-            Ok(database) => Some(Arc::new(database)),
-            Err(error @ StoreError::InUse(_)) => return Err(error),
+        let opened = open(&path);
+        let broken = match &opened {
+            Ok(_) => false,
+            Err(error @ StoreError::InUse(_)) => {
+                tracing::info!(%error, "robots.txt copies stay in memory until it is free");
+                false
+            }
             Err(error) => {
                 tracing::error!(%error, "robots.txt copies stay in memory, and are lost at a restart");
-                None
+                true
             }
         };
-        let (failed, healthy) = (u64::from(database.is_none()), AtomicBool::new(database.is_some()));
+        let (database, failed, healthy) = (opened.ok().map(Arc::new), u64::from(broken), AtomicBool::new(!broken));
         let shared = Arc::new(Shared {
             path,
             limits,
@@ -220,7 +225,8 @@ impl Shared {
             let now = clock::now();
             if !changes.is_empty() && leave_alone_until.is_none_or(|until| now >= until) {
                 leave_alone_until = match self.apply(&changes) {
-                    Ok(()) => None,
+                    Ok(Applied::Written) => None,
+                    Ok(Applied::InUse) => Some(now + RETRY_AFTER),
                     Err(reason) => {
                         // After an error of the disk redb refuses further work until the file is opened anew.
                         self.set_database(None);
@@ -237,19 +243,28 @@ impl Shared {
         }
     }
 
-    fn apply(&self, changes: &[&Change]) -> Result<(), String> {
+    fn apply(&self, changes: &[&Change]) -> Result<Applied, String> {
         let database = match self.database() {
             Some(database) => database,
-            None => {
-                let database = Arc::new(open(&self.path).map_err(|error| error.to_string())?);
-                self.set_database(Some(Arc::clone(&database)));
-                database
-            }
+            None => match open(&self.path) {
+                Ok(database) => Arc::new(database),
+                Err(StoreError::InUse(_)) => return Ok(Applied::InUse),
+                Err(error) => return Err(error.to_string()),
+            },
         };
+        self.set_database(Some(Arc::clone(&database)));
         tables::apply(&database, changes, self.limits).map_err(|error| error.to_string())?;
         self.worked();
-        Ok(())
+        Ok(Applied::Written)
     }
+}
+
+/// What became of changes that the disk did not refuse.
+enum Applied {
+    /// They are on disk.
+    Written,
+    /// Another process has the file, and writes its own.
+    InUse,
 }
 
 fn open(path: &Path) -> Result<Database, StoreError> {

@@ -109,9 +109,13 @@ fn a_disk_that_hangs_costs_nobody_a_wait() {
 }
 
 #[test]
-fn a_store_belongs_to_one_process_at_a_time() {
-    let (folder, store) = open(MANY);
-    assert!(matches!(Store::open(folder.path(), MANY), Err(StoreError::InUse(_))));
-    drop(store);
-    assert!(Store::open(folder.path(), MANY).is_ok());
+fn a_store_belongs_to_one_process_at_a_time_and_is_taken_up_when_it_is_free() {
+    let (folder, first) = open(MANY);
+    let [asking, waiting] = [0, 1].map(|_| Store::open(folder.path(), MANY).unwrap());
+    keep(&asking, 1, "User-agent: *\nDisallow: /a", 100);
+    assert!(asking.reader().is_none() && first.reader().unwrap().list().unwrap().is_empty());
+    assert!(asking.is_healthy() && asking.failures() == 0, "it is no failure that another one writes");
+    drop(first);
+    keep(&waiting, 2, "User-agent: *\nDisallow: /b", 200);
+    assert_eq!(waiting.reader().unwrap().list().unwrap().len(), 1);
 }
