@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::evidence;
 use crate::clock;
 use crate::config::Loaded;
-use crate::control::{self, AskError, Question, Told};
+use crate::control::{self, AskError, Question, Told, told};
 use crate::lookup::copy::Copy;
 use crate::policy::target::Origin;
 
@@ -75,7 +75,7 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     for (origin, copy) in &copies {
         match json {
-            true => writeln!(out, "{}", told(origin, copy))?,
+            true => writeln!(out, "{}", told::copy(origin, copy))?,
             false => {
                 let rules = copy.sha256.as_deref().map_or("no rules", |sha256| &sha256[..12.min(sha256.len())]);
                 writeln!(out, "{}  {:3}  {rules:12}  {origin}", clock::rfc3339(copy.confirmed_at), copy.status)?;
@@ -90,7 +90,7 @@ fn show(folder: &Path, origin: &Origin, json: bool) -> anyhow::Result<ExitCode> 
     let body = Told { copy: copy.clone(), body }.body();
     let text = body.as_deref().map(String::from_utf8_lossy);
     if json {
-        let mut value = told(&origin.to_string(), &copy);
+        let mut value = told::copy(&origin.to_string(), &copy);
         value["body"] = json!(text);
         println!("{value}");
         return Ok(ExitCode::SUCCESS);
@@ -131,20 +131,4 @@ fn change(folder: &Path, question: Question, json: bool) -> anyhow::Result<ExitC
 fn none(origin: &impl std::fmt::Display) -> ExitCode {
     eprintln!("robots-proxy: there is no copy of {origin}");
     ExitCode::from(1)
-}
-
-/// A copy in the words of a record.
-fn told(origin: &str, copy: &Copy) -> Value {
-    json!({
-        "origin": origin,
-        "robots_url": copy.robots_url,
-        "final_url": copy.final_url,
-        "status": copy.status,
-        "fetched_at": clock::rfc3339(copy.fetched_at),
-        "confirmed_at": clock::rfc3339(copy.confirmed_at),
-        "lifetime_s": copy.lifetime.as_secs(),
-        "sha256": copy.sha256,
-        "truncated": copy.truncated,
-        "note": copy.note,
-    })
 }

@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::json;
 
 use crate::config::Loaded;
-use crate::control::{self, Question};
+use crate::control::{self, Question, told};
 use crate::policy::target::Host;
 use crate::queue::LineReport;
 
@@ -35,22 +34,9 @@ pub(crate) fn run(config: Option<&Path>, options: &Lines) -> anyhow::Result<Exit
         println!("{:>7}  {:>8}  {:>8}  {:>8}  host and bot", "waiting", "delay", "next in", "held for");
     }
     for line in &lines {
-        println!("{}", if options.json { told(line) } else { shown(line) });
+        println!("{}", if options.json { told::line(line).to_string() } else { shown(line) });
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn told(line: &LineReport) -> String {
-    json!({
-        "host": line.host,
-        "bot": line.bot,
-        "waiting": line.waiting,
-        "delay_s": line.delay.as_secs_f64(),
-        "since_start_s": line.since_start.map(|since| since.as_secs_f64()),
-        "next_in_s": line.next_in.as_secs_f64(),
-        "held_for_s": line.held_for.map(|held| held.as_secs_f64()),
-    })
-    .to_string()
 }
 
 fn shown(line: &LineReport) -> String {

@@ -11,7 +11,6 @@ pub(crate) mod lines;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod serve;
-mod url;
 
 /// Exit status of bad configuration and bad usage, as clap has it.
 pub(crate) const MISUSED: u8 = 2;

@@ -4,6 +4,7 @@
 //! socket is for the user who runs the proxy (mode 0600), since a question may drop a copy. A question is bounded in size and time.
 
 mod client;
+pub mod told;
 
 use std::io;
 use std::path::Path;
@@ -18,10 +19,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 pub use self::client::{AskError, ask};
+pub use self::told::Told;
 use crate::clock;
 use crate::lookup::Lookup;
 use crate::lookup::copy::Copy;
-use crate::policy::standing::Standing;
 use crate::policy::target::{Host, Origin};
 use crate::proxy::listener::Proxy;
 use crate::proxy::socket::PrivateSocket;
@@ -66,27 +67,6 @@ pub enum Question {
 
 /// The answer to a question; `None` where there is no such thing.
 pub type Reply = Option<Value>;
-
-/// A copy with its body, as it is told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Told {
-    /// The copy.
-    pub copy: Copy,
-    /// The body, base64, where it is at hand.
-    pub body: Option<String>,
-}
-
-impl Told {
-    /// A copy and its body.
-    pub fn new(copy: Copy, body: Option<&[u8]>) -> Told {
-        Told { copy, body: body.map(|body| BASE64.encode(body)) }
-    }
-
-    /// The body.
-    pub fn body(&self) -> Option<Vec<u8>> {
-        BASE64.decode(self.body.as_ref()?).ok()
-    }
-}
 
 /// Octets of a question.
 const QUESTION_MAX: u64 = 64 * 1024;
@@ -147,15 +127,14 @@ async fn answer(question: &Question, proxy: &Proxy) -> Reply {
             let body = lookup.store()?.reader()?.body(sha256).ok()??;
             Some(json!(BASE64.encode(body)))
         }
-        Question::Refresh { origin } => Some(json!(told_standing(&*lookup.refresh(&parse(origin)?).await))),
+        Question::Refresh { origin } => Some(told::standing(&*lookup.refresh(&parse(origin)?).await)),
         Question::Lines { host } => {
             let lines = proxy.pipeline.queue.lines(host.as_ref());
             (host.is_none() || !lines.is_empty()).then(|| json!(lines))
         }
         Question::Drop { origin } => {
             let origin = parse(origin)?;
-            let stored = copy(lookup, &origin, None).is_some();
-            (lookup.forget(&origin) || stored).then(|| json!({ "dropped": origin.to_string() }))
+            forget(lookup, &origin).then(|| json!({ "dropped": origin.to_string() }))
         }
     }
 }
@@ -165,7 +144,7 @@ fn parse(origin: &str) -> Option<Origin> {
 }
 
 /// The copies of the store or, without one, those in memory.
-fn copies(lookup: &Lookup) -> Vec<(String, Copy)> {
+pub fn copies(lookup: &Lookup) -> Vec<(String, Copy)> {
     let stored = lookup.store().and_then(|store| {
         store.flush();
         store.reader()?.list().ok()
@@ -173,7 +152,8 @@ fn copies(lookup: &Lookup) -> Vec<(String, Copy)> {
     stored.unwrap_or_else(|| lookup.copies().into_iter().map(|(origin, copy)| (origin.to_string(), copy)).collect())
 }
 
-fn copy(lookup: &Lookup, origin: &Origin, at: Option<SystemTime>) -> Option<Told> {
+/// The copy of an origin, now or at a time.
+pub fn copy(lookup: &Lookup, origin: &Origin, at: Option<SystemTime>) -> Option<Told> {
     let stored = lookup.store().and_then(|store| {
         store.flush();
         let reader = store.reader()?;
@@ -190,13 +170,8 @@ fn copy(lookup: &Lookup, origin: &Origin, at: Option<SystemTime>) -> Option<Told
     }
 }
 
-/// What a refresh came to, in the words of a record.
-fn told_standing(standing: &Standing) -> Value {
-    json!({
-        "robots_url": standing.evidence.robots_url,
-        "status": standing.evidence.status,
-        "stale": standing.stale,
-        "failure": standing.failure.as_deref(),
-        "sha256": standing.evidence.sha256,
-    })
+/// Forgets the copy of an origin; returns whether there was one.
+pub fn forget(lookup: &Lookup, origin: &Origin) -> bool {
+    let stored = copy(lookup, origin, None).is_some();
+    lookup.forget(origin) || stored
 }

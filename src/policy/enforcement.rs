@@ -68,6 +68,12 @@ impl Exception {
         let is_meant = |it: &&Exception| it.host.matches(host) && it.token.as_ref().is_none_or(|meant| meant == token);
         exceptions.iter().find(is_meant)
     }
+
+    /// Why a bot, by its name as typed, is let through at a host, whatever robots.txt says.
+    pub fn reason_for<'a>(exceptions: &'a [Exception], agent: &str, host: &str) -> Option<&'a str> {
+        let token: Token = agent.parse().ok()?;
+        Some(&*Exception::find(exceptions, &token, host)?.reason)
+    }
 }
 
 /// What is enforced on one request.

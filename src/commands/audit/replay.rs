@@ -9,12 +9,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::super::{MISUSED, evidence, url};
+use super::super::{MISUSED, evidence};
 use super::read::{Bad, Logs};
 use super::record::Record;
 use crate::config::Loaded;
 use crate::policy::decision;
 use crate::policy::reason::Reason;
+use crate::policy::typed;
 use crate::robots::RobotsTxt;
 
 #[derive(Debug, Args)]
@@ -83,7 +84,7 @@ impl Replaying {
     fn record(&mut self, recorded: Record<'_>) -> anyhow::Result<()> {
         let sha256 = recorded.robots.and_then(|robots| robots.sha256);
         // Rules may be about the query, so without it there is nothing to decide; and a CONNECT has no path.
-        let path = url::split(&recorded.url).ok().filter(|_| recorded.query.is_none()).map(|(_, path)| path);
+        let path = typed::split(&recorded.url).ok().filter(|_| recorded.query.is_none()).map(|(_, path)| path);
         let (Some(sha256), Some(agent), Some(path)) = (sha256, recorded.agent, path) else {
             self.without_rules += 1;
             return Ok(());

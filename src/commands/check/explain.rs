@@ -112,8 +112,11 @@ fn list(text: &mut String, matching: &[(Group<'_>, Rule<'_>)]) {
 /// What is odd about a file, and its sitemaps; empty where there is nothing to tell.
 pub(super) fn file(known: &Known) -> String {
     let (mut text, robots) = (String::new(), &known.standing.evidence.robots_url);
-    if !known.remarks.is_empty() {
-        note(&mut text, &format!("{robots} has lines that were not used as written: {}", known.remarks.join(", ")));
+    if !known.notes.remarks.is_empty() {
+        note(
+            &mut text,
+            &format!("{robots} has lines that were not used as written: {}", known.notes.remarks.join(", ")),
+        );
     }
     let left_out = known.robots().map_or(0, RobotsTxt::remarks_left_out);
     if left_out > 0 {
@@ -122,7 +125,7 @@ pub(super) fn file(known: &Known) -> String {
     if known.standing.evidence.truncated {
         note(&mut text, &format!("{robots} is longer than what is read of it"));
     }
-    for sitemap in &known.sitemaps {
+    for sitemap in &known.notes.sitemaps {
         note(&mut text, &format!("sitemap: {sitemap}"));
     }
     text

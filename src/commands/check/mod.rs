@@ -9,17 +9,15 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use serde::Serialize;
 
-use self::rules::{Known, Rules};
-use super::url::Splitter;
+use self::rules::Rules;
 use super::{MISUSED, told};
 use crate::clock;
 use crate::config::{LoadError, Loaded};
-use crate::policy::decision::{self, Decision};
+use crate::policy::decision;
 use crate::policy::enforcement::Exception;
-use crate::policy::identity::Token;
-use crate::policy::target::Origin;
+use crate::policy::explained::Explained;
+use crate::policy::typed::Splitter;
 
 /// `check`.
 #[derive(Debug, Args)]
@@ -97,34 +95,6 @@ struct Checker<'a, W: Write> {
     first: bool,
 }
 
-/// One line of `--json`.
-#[derive(Serialize)]
-struct Checked<'a> {
-    url: &'a str,
-    agent: &'a str,
-    allow: bool,
-    reason: &'static str,
-    group: Option<&'a str>,
-    rule: Option<&'a str>,
-    line: Option<u32>,
-    crawl_delay_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exception: Option<&'a str>,
-    robots: &'a str,
-    remarks: &'a [String],
-    sitemaps: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    matching: Option<Vec<Matching>>,
-}
-
-/// A rule of `--all --json`.
-#[derive(Serialize)]
-struct Matching {
-    group: String,
-    rule: String,
-    line: u32,
-}
-
 impl<W: Write> Checker<'_, W> {
     async fn check_standard_input(&mut self) -> anyhow::Result<()> {
         let mut input = std::io::stdin().lock();
@@ -141,14 +111,18 @@ impl<W: Write> Checker<'_, W> {
 
     async fn check(&mut self, url: &str) -> anyhow::Result<()> {
         let (origin, path) = self.splitter.split(url)?;
-        let exception = exception(&self.exceptions, &self.options.agent, origin);
+        let exception = Exception::reason_for(&self.exceptions, &self.options.agent, origin.host.as_str());
         let known = self.rules.at(origin).await;
         let agent = self.options.agent.as_str();
         let decision = decision::decide(agent, path.as_bytes(), &known.standing, clock::now());
         self.all_allowed &= decision.reason.allows();
         if self.options.json {
-            let checked = checked(url, self.options, &path, &decision, exception, known);
-            serde_json::to_writer(&mut self.out, &checked)?;
+            let mut explained =
+                Explained::new(url, agent, &decision, &known.standing, &known.notes).excepted(exception);
+            if self.options.all {
+                explained = explained.with_matching(path.as_bytes(), &known.standing);
+            }
+            serde_json::to_writer(&mut self.out, &explained)?;
             writeln!(self.out)?;
             return Ok(());
         }
@@ -159,45 +133,5 @@ impl<W: Write> Checker<'_, W> {
         write!(self.out, "{explained}")?;
         let remarks = known.first_use().then(|| explain::file(known));
         Ok(write!(self.out, "{}", remarks.unwrap_or_default())?)
-    }
-}
-
-/// Why the proxy lets an agent through at an origin, whatever robots.txt says.
-fn exception<'a>(exceptions: &'a [Exception], agent: &str, origin: &Origin) -> Option<&'a str> {
-    let token: Token = agent.parse().ok()?;
-    Some(&*Exception::find(exceptions, &token, origin.host.as_str())?.reason)
-}
-
-fn checked<'a>(
-    url: &'a str,
-    options: &'a Check,
-    path: &str,
-    decision: &'a Decision,
-    exception: Option<&'a str>,
-    known: &'a Known,
-) -> Checked<'a> {
-    let matching = options.all.then(|| {
-        let rules = known.robots().map(|robots| robots.matching(&options.agent, path.as_bytes())).unwrap_or_default();
-        let told = |(group, rule): &(crate::robots::Group<'_>, crate::robots::Rule<'_>)| Matching {
-            group: group.to_string(),
-            rule: rule.to_string(),
-            line: rule.line,
-        };
-        rules.iter().map(told).collect()
-    });
-    Checked {
-        url,
-        agent: &options.agent,
-        allow: decision.reason.allows(),
-        reason: decision.reason.code(),
-        group: decision.group.as_deref(),
-        rule: decision.rule.as_deref(),
-        line: decision.line,
-        crawl_delay_s: decision.crawl_delay.map(|delay| delay.as_secs_f64()),
-        exception,
-        robots: &known.standing.evidence.robots_url,
-        remarks: &known.remarks,
-        sitemaps: &known.sitemaps,
-        matching,
     }
 }

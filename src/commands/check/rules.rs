@@ -11,13 +11,15 @@ use anyhow::{Context, bail};
 
 use super::Check;
 use crate::clock;
-use crate::commands::{evidence, url};
+use crate::commands::evidence;
 use crate::config::Loaded;
 use crate::lookup::copy::{self, Copy, Judged};
 use crate::lookup::fetch::RobotsFetch;
 use crate::lookup::{self, Lookup};
+use crate::policy::explained::{self, FileNotes};
 use crate::policy::standing::{Effect, Evidence, Standing};
 use crate::policy::target::{Origin, Target};
+use crate::policy::typed;
 use crate::proxy::socket::Listen;
 use crate::robots::RobotsTxt;
 use crate::upstream::{Speech, Upstream};
@@ -25,28 +27,19 @@ use crate::upstream::{Speech, Upstream};
 /// A standing, with what is told of its file.
 pub(super) struct Known {
     pub(super) standing: Arc<Standing>,
-    pub(super) remarks: Vec<String>,
-    pub(super) sitemaps: Vec<String>,
+    pub(super) notes: FileNotes,
     told: Cell<bool>,
 }
 
 impl Known {
     fn of(standing: Arc<Standing>) -> Known {
-        let mut known = Known { standing, remarks: Vec::new(), sitemaps: Vec::new(), told: Cell::new(false) };
-        if let Some(robots) = known.robots() {
-            let remarks: Vec<String> = robots.remarks().iter().map(ToString::to_string).collect();
-            known.sitemaps = robots.sitemaps().map(str::to_owned).collect();
-            known.remarks = remarks;
-        }
-        known
+        let notes = FileNotes::of(&standing);
+        Known { standing, notes, told: Cell::new(false) }
     }
 
     /// The rules, where there are any.
     pub(super) fn robots(&self) -> Option<&RobotsTxt> {
-        match &self.standing.effect {
-            Effect::Rules(robots) => Some(robots),
-            _ => None,
-        }
+        explained::rules(&self.standing)
     }
 
     /// True once: what is told of the file need not be told for each URL.
@@ -104,7 +97,7 @@ fn lookup(config: Option<&Path>) -> anyhow::Result<Lookup> {
 
 async fn from_url(config: Option<&Path>, place: &str) -> anyhow::Result<Standing> {
     let (fetch, settings) = fetch(config)?;
-    let (origin, path) = url::split(place)?;
+    let (origin, path) = typed::split(place)?;
     let target = Target { origin, path: path.parse().with_context(|| format!("{place:?} cannot be asked for"))? };
     let outcome = fetch.fetch_from(target, Speech::Http2, None).await;
     match copy::judge(&settings, place.to_owned(), false, outcome, clock::wall()) {
@@ -132,8 +125,8 @@ fn from_file(file: &Path) -> anyhow::Result<Standing> {
 fn from_store(config: Option<&Path>, options: &Check, time: SystemTime) -> anyhow::Result<Standing> {
     let settings = Loaded::load(config)?.settings();
     let origin = match (&options.origin, options.urls.first()) {
-        (Some(origin), _) => url::origin(origin.trim_end_matches('/'))?,
-        (None, Some(first)) if first != "-" => url::split(first)?.0,
+        (Some(origin), _) => typed::origin(origin.trim_end_matches('/'))?,
+        (None, Some(first)) if first != "-" => typed::split(first)?.0,
         _ => bail!("--at wants --origin where URLs come from standard input"),
     };
     let found = evidence::copy(&settings.state_dir, &origin, Some(time))?;
