@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admin::{self, Admin};
 use crate::audit::{self, Audit};
 use crate::auth::{self, Auth};
 use crate::ca::{self, Ca, Leaves};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub audit: audit::Settings,
     /// How origins are reached.
     pub upstream: upstream::Settings,
+    /// The view inside; `None` is off.
+    pub admin: Option<admin::Settings>,
     /// Ceilings.
     pub limits: limits::Settings,
 }
@@ -67,13 +70,14 @@ const REOPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Settings {
     /// What cannot change while the proxy runs, by its key.
-    fn fixed(&self) -> [(&'static str, String); 5] {
+    fn fixed(&self) -> [(&'static str, String); 6] {
         [
             ("listen", format!("{:?}", self.listen)),
             ("state_dir", format!("{:?}", self.state_dir)),
             ("ca.dir", format!("{:?}", self.ca.dir)),
             ("robots.max_copies", self.lookup.max_copies.to_string()),
             ("pace.shared", format!("{:?}", self.pace.shared)),
+            ("admin.listen", format!("{:?}", self.admin.as_ref().map(|admin| &admin.listen))),
         ]
     }
 
@@ -101,6 +105,9 @@ pub enum StartError {
     /// The audit log cannot be written.
     #[error(transparent)]
     Audit(#[from] audit::OpenError),
+    /// Others could look in.
+    #[error("admin.listen: {0}")]
+    Admin(#[from] admin::Unguarded),
     /// The users cannot be read.
     #[error(transparent)]
     Auth(#[from] auth::OpenError),
@@ -118,11 +125,14 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     ca: Arc<Ca>,
     audit: Arc<Audit>,
+    admin: Option<(Arc<Admin>, Listen)>,
     stopping: CancellationToken,
+    /// Cancelled when everything has finished.
+    stopped: CancellationToken,
     tasks: TaskTracker,
     proxy: Arc<Proxy>,
     /// What was set at the start and stays.
-    fixed: [(&'static str, String); 5],
+    fixed: [(&'static str, String); 6],
 }
 
 /// Starts a proxy: when this returns, its listeners are open.
@@ -139,6 +149,12 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         listeners.push(listener);
     }
     let addresses: Vec<SocketAddr> = listening.iter().filter_map(Listen::address).collect();
+    // A private proxy is for one command, and the view may be that of another proxy with this configuration.
+    let admin = match settings.admin.as_ref().filter(|_| !settings.private) {
+        Some(admin) => Some(open_admin(admin).await?),
+        None => None,
+    };
+    let admin_address = admin.as_ref().and_then(|(_, _, place)| place.address());
     let ca = Arc::new(Ca::open(&settings.ca, clock::wall())?);
     if let Some(difference) = ca.constraints_differ(&settings.ca) {
         tracing::warn!("{difference}");
@@ -150,7 +166,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let auth = Auth::reopen(None, &settings.auth)?;
     let audit = Audit::open(&settings.audit)?;
     let upstream = Upstream::new(&settings.upstream)?;
-    upstream.listening_on(addresses.clone());
+    upstream.listening_on(addresses.iter().copied().chain(admin_address).collect());
     let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let terms = terms(&settings, auth);
     let queue = Queue::new(settings.pace);
@@ -174,7 +190,22 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     for listener in listeners {
         tokio::spawn(Arc::clone(&proxy).listen(listener));
     }
-    Ok(Running { listening, addresses, ca, audit, stopping, tasks, proxy, fixed })
+    let stopped = CancellationToken::new();
+    let admin = admin.map(|(settings, listener, place)| {
+        audit.keep_latest();
+        let admin = Admin::new(settings, Arc::clone(&proxy), listening.clone());
+        tokio::spawn(Arc::clone(&admin).serve(listener, stopped.clone()));
+        (admin, place)
+    });
+    Ok(Running { listening, addresses, ca, audit, admin, stopping, stopped, tasks, proxy, fixed })
+}
+
+async fn open_admin(settings: &admin::Settings) -> Result<(admin::Settings, Listener, Listen), StartError> {
+    settings.check()?;
+    let failed = |source| StartError::Listen { address: settings.listen.clone(), source };
+    let listener = Listener::open(&settings.listen).await.map_err(failed)?;
+    let place = listener.place().map_err(failed)?;
+    Ok((settings.clone(), listener, place))
 }
 
 /// The commands that look into a proxy ask through its control socket.
@@ -214,6 +245,11 @@ impl Running {
         &self.ca
     }
 
+    /// Where the view inside is.
+    pub fn admin(&self) -> Option<&Listen> {
+        self.admin.as_ref().map(|(_, place)| place)
+    }
+
     /// The audit log.
     pub fn audit(&self) -> &Audit {
         &self.audit
@@ -247,6 +283,9 @@ impl Running {
         pipeline.queue.reload(settings.pace);
         pipeline.limits.reload(settings.limits);
         interception.reload(&settings.ca);
+        if let (Some((admin, _)), Some(settings)) = (&self.admin, settings.admin) {
+            admin.reload(settings);
+        }
         if let Some(difference) = self.ca.constraints_differ(&settings.ca) {
             tracing::warn!("{difference}");
         }
@@ -271,6 +310,7 @@ impl Running {
         self.tasks.close();
         let finished = clock::timeout(drain, self.tasks.wait()).await.is_some();
         self.audit.flush().await;
+        self.stopped.cancel();
         finished
     }
 }

@@ -9,15 +9,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The rings in steps, innermost first: a module imports from earlier steps, and from itself.
-const STEPS: [&[&str]; 12] = [
+const STEPS: [&[&str]; 14] = [
     &["robots"],
     &["policy"],
     &["clock"],
+    &["metrics"],
     &["ca", "upstream", "audit", "auth"],
     &["queue"],
     &["lookup"],
     &["proxy"],
     &["control"],
+    &["admin"],
     &["app"],
     &["config"],
     &["commands"],

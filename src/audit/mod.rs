@@ -5,6 +5,7 @@
 //! client has it. Credentials and cookies have no field here, so they cannot be written.
 
 pub mod chain;
+pub mod feed;
 mod log;
 mod query;
 mod rotated;
@@ -412,13 +413,18 @@ impl Record {
         };
         self.entry.redact(self.audit.settings().query);
         self.audit.ended(&self.entry.ended(reason));
-        if self.entry.decision == "allow" && self.audit.which() == Which::Blocked {
+        self.audit.count(self.entry.decision, reason, self.entry.wait_ms.map(Duration::from_millis));
+        let is_written = self.entry.decision != "allow" || self.audit.which() == Which::All;
+        if !is_written && self.audit.feed().is_none() {
             return None;
         }
         self.entry.duration_ms = milliseconds(clock::now().duration_since(self.began));
-        let mut line = serde_json::to_vec(&self.entry).unwrap_or_default();
-        line.push(b'\n');
-        Some(line)
+        let mut line = serde_json::to_string(&self.entry).unwrap_or_default();
+        if let Some(feed) = self.audit.feed() {
+            feed.push(self.entry.decision, reason.code(), self.entry.agent.clone(), &self.entry.url, line.clone());
+        }
+        line.push('\n');
+        is_written.then(|| line.into_bytes())
     }
 }
 

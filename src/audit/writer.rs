@@ -16,10 +16,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 
+use super::feed::Feed;
 use super::log::{Appended, Log};
 use super::rotated::Names;
 use super::{Ended, OnFailure, Settings, Which};
 use crate::clock;
+use crate::metrics::{Ending, Requests, Seconds};
+use crate::policy::reason::Reason;
 
 /// Records that may wait for the disk: a few seconds of a busy proxy, about 10 MB.
 const WAITING_MAX: usize = 10_000;
@@ -45,6 +48,9 @@ pub struct Audit {
     queue: mpsc::Sender<Message>,
     state: Arc<State>,
     listener: OnceLock<Listener>,
+    requests: Requests,
+    waits: Seconds,
+    feed: OnceLock<Feed>,
 }
 
 #[derive(Debug)]
@@ -111,7 +117,9 @@ impl Audit {
             .spawn(move || writer.work(&runtime, messages))
             .map_err(OpenError::Thread)?;
         let settings = ArcSwap::from_pointee(settings.clone());
-        Ok(Arc::new(Audit { settings, queue, state, listener: OnceLock::new() }))
+        let (requests, waits) = (Requests::default(), Seconds::default());
+        let (listener, feed) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Audit { settings, queue, state, listener, requests, waits, feed }))
     }
 
     /// Has a function told of each request as it ends, also of those that are not recorded. The first that asks is the only one.
@@ -217,6 +225,34 @@ impl Audit {
     /// Whether requests may be served: always, unless `audit.on_failure` is `"stop"` and the log takes no records.
     pub fn admits(&self) -> bool {
         self.settings.load().on_failure == OnFailure::Serve || self.is_healthy()
+    }
+
+    /// Counts a request that has ended, recorded or not.
+    pub(super) fn count(&self, decision: &'static str, reason: Reason, waited: Option<Duration>) {
+        self.requests.get_or_create(&Ending { decision, reason: reason.code() }).inc();
+        if let Some(waited) = waited {
+            self.waits.took(waited);
+        }
+    }
+
+    /// Requests that have ended.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    /// How long requests waited for their turn.
+    pub fn waits(&self) -> &Seconds {
+        &self.waits
+    }
+
+    /// Keeps the latest records at hand from now on, recorded or not.
+    pub fn keep_latest(&self) {
+        self.feed.get_or_init(Feed::default);
+    }
+
+    /// The latest records, where they are kept.
+    pub fn feed(&self) -> Option<&Feed> {
+        self.feed.get()
     }
 
     /// Records written since the start.

@@ -100,6 +100,9 @@ fn welcome(proxy: &app::Running, audit: Option<&Path>, observe: bool) {
     }
     println!("CA certificate  {certificate}");
     println!("CA public key   {} (sha256)", ca.spki_sha256_base64());
+    if let Some(admin) = proxy.admin() {
+        println!("view inside     {}", admin.url());
+    }
     println!("audit log       {}", audit.map_or("standard output".into(), |path| path.display().to_string()));
     if observe {
         println!("observe mode    decides and records, but refuses and delays nothing");

@@ -4,6 +4,7 @@
 //! they are written. Defaults come from the parts, so that they stand in one place. Unknown keys are mistakes, because a misspelt limit
 //! that is ignored is worse than a proxy that does not start.
 
+mod admin;
 mod audit;
 mod auth;
 mod ca;
@@ -47,6 +48,7 @@ pub struct Config {
     pace: pace::Pace,
     audit: audit::Audit,
     upstream: upstream::Upstream,
+    admin: admin::Admin,
     limits: limits::Limits,
 }
 
@@ -64,6 +66,7 @@ impl Default for Config {
             pace: pace::Pace::default(),
             audit: audit::Audit::default(),
             upstream: upstream::Upstream::default(),
+            admin: admin::Admin::default(),
             limits: limits::Limits::default(),
         }
     }
@@ -93,6 +96,7 @@ impl Config {
             pace: self.pace.settings(),
             audit: self.audit.settings_in(base, self.fingerprint()),
             upstream: self.upstream.settings_in(base),
+            admin: self.admin.settings_in(base),
             limits: self.limits.settings(),
         }
     }

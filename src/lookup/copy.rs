@@ -128,6 +128,18 @@ pub enum Judged {
     },
 }
 
+impl Judged {
+    /// The outcome in a word, for metrics.
+    pub fn outcome(&self) -> &'static str {
+        match self {
+            Judged::Good(copy, _) if copy.sha256.is_some() => "rules",
+            Judged::Good(..) => "no-rules",
+            Judged::Confirmed(_) => "not-modified",
+            Judged::Bad { reason, .. } => reason.code(),
+        }
+    }
+}
+
 /// Judges the outcome of a fetch that was conditional on a copy, or not.
 pub fn judge(
     settings: &Settings,

@@ -24,6 +24,7 @@ use self::fetch::{FetchError, Fetched, Validators};
 use self::state::{Known, State};
 use self::store::Store;
 use crate::clock;
+use crate::metrics::{Fetches, Outcome};
 use crate::policy::reason::Reason;
 use crate::policy::standing::{Effect, Standing};
 use crate::policy::target::Origin;
@@ -78,6 +79,7 @@ pub struct Lookup {
 struct Shared {
     manner: ArcSwap<Manner>,
     store: Option<Store>,
+    fetches: Fetches,
     origins: moka::sync::Cache<Origin, Arc<Entry>>,
 }
 
@@ -124,7 +126,7 @@ impl Lookup {
             .eviction_policy(EvictionPolicy::lru())
             .build();
         let manner = ArcSwap::from_pointee(Manner { settings, fetch });
-        Lookup { shared: Arc::new(Shared { manner, store, origins }) }
+        Lookup { shared: Arc::new(Shared { manner, store, fetches: Fetches::default(), origins }) }
     }
 
     /// Takes other settings, and another way to ask. What is known stays, as far as it would have been known by the new settings; so does
@@ -189,6 +191,16 @@ impl Lookup {
         self.shared.origins.iter().filter_map(copy_of).collect()
     }
 
+    /// How many copies are in memory.
+    pub fn count(&self) -> usize {
+        self.shared.origins.iter().filter(|(_, entry)| entry.lock().state.copy().is_some()).count()
+    }
+
+    /// Requests for robots.txt.
+    pub fn fetches(&self) -> &Fetches {
+        &self.shared.fetches
+    }
+
     /// The store, where there is one.
     pub fn store(&self) -> Option<&Store> {
         self.shared.store.as_ref()
@@ -240,6 +252,7 @@ impl Shared {
         let manner = self.manner.load_full();
         let (now, wall) = (clock::now(), clock::wall());
         let judged = copy::judge(&manner.settings, origin.robots_url(), conditional, outcome, wall);
+        self.fetches.get_or_create(&Outcome { outcome: judged.outcome() }).inc();
         let (standing, to_keep) = entry.lock().state.land(judged, origin.robots_url(), &manner.settings, now, wall);
         if let Some((store, to_keep)) = self.store.as_ref().zip(to_keep) {
             store.keep(origin, to_keep);

@@ -332,6 +332,14 @@ impl Reader {
     pub fn body(&self, sha256: &str) -> Result<Option<Vec<u8>>, ReadError> {
         Ok(tables::body(&self.0, sha256)?)
     }
+
+    /// The size of a body by its SHA-256.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn octets(&self, sha256: &str) -> Result<Option<u64>, ReadError> {
+        Ok(tables::octets(&self.0, sha256)?)
+    }
 }
 
 #[cfg(test)]

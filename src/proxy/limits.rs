@@ -11,6 +11,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::Refusal;
+use crate::metrics::{OneOpen, Open};
 use crate::policy::reason::Reason;
 
 /// The ceilings.
@@ -47,8 +48,16 @@ impl Default for Settings {
 pub struct Limits {
     settings: ArcSwap<Settings>,
     connections: Arc<Semaphore>,
+    open: Open,
     per_client: ArcSwapOption<DefaultKeyedRateLimiter<IpAddr>>,
     clock: DefaultClock,
+}
+
+/// Counts a client's connection for as long as it lives.
+#[derive(Debug)]
+pub struct Connection {
+    _permit: OwnedSemaphorePermit,
+    _counted: OneOpen,
 }
 
 /// Addresses that the limiter remembers before it forgets those that may send again.
@@ -59,6 +68,7 @@ impl Limits {
     pub fn new(settings: Settings) -> Limits {
         Limits {
             connections: Arc::new(Semaphore::new(settings.connections)),
+            open: Open::default(),
             per_client: ArcSwapOption::new(limiter(&settings)),
             settings: ArcSwap::from_pointee(settings),
             clock: DefaultClock::default(),
@@ -92,6 +102,16 @@ impl Limits {
     /// Waits until a further connection may be accepted; it counts until the permit is dropped.
     pub async fn connection(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.connections).acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    /// The connection that was accepted with a permit.
+    pub fn accepted(&self, permit: OwnedSemaphorePermit) -> Connection {
+        Connection { _permit: permit, _counted: self.open.one() }
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> u64 {
+        self.open.count()
     }
 
     /// Counts a request of a client.

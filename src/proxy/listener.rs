@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::pipeline::{Client, Pipeline};
-use super::socket::{Accepted, Listener};
+use super::socket::{Accepted, Listen, Listener};
 use super::stream::{Ahead, Stream};
 use super::tls::{Failure, Interception};
 use super::tunnel;
@@ -61,9 +61,10 @@ impl Proxy {
                 () = stopping.cancelled() => return,
             };
             match accepted {
-                Ok(Accepted { stream, address, tls }) => {
-                    let client = Client { address, tunnel: None, permit: Arc::new(permit) };
-                    self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client, tls));
+                Ok(Accepted { stream, address, entrance }) => {
+                    let connection = Arc::new(self.pipeline.limits.accepted(permit));
+                    let client = Client { address, entrance: Arc::new(entrance), tunnel: None, connection };
+                    self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
@@ -73,10 +74,10 @@ impl Proxy {
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: Stream, client: Client, tls: Option<IpAddr>) {
-        let served = match tls {
-            None => self.converse(Ahead::new(stream), &client).await,
-            Some(own) => self.shake_hands(stream, &client, own).await,
+    async fn serve(self: Arc<Self>, stream: Stream, client: Client) {
+        let served = match *client.entrance {
+            Listen::Http(_) | Listen::Unix(_) => self.converse(Ahead::new(stream), &client).await,
+            Listen::Https(own) => self.shake_hands(stream, &client, own.ip()).await,
         };
         if let Err(error) = served {
             tracing::debug!(client = %client.address, %error, "a connection ended");

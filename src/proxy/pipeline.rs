@@ -13,13 +13,13 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::error::Refusal;
-use super::limits::Limits;
+use super::limits::{Connection, Limits};
+use super::socket::Listen;
 use super::terms::{Asked, Terms};
 use super::websocket;
 use crate::audit::{Audit, Record, Via};
@@ -63,10 +63,12 @@ pub struct Pipeline {
 pub struct Client {
     /// The client's socket.
     pub address: SocketAddr,
+    /// Where it came in.
+    pub entrance: Arc<Listen>,
     /// The tunnel that it comes through.
     pub tunnel: Option<Arc<OpenTunnel>>,
     /// Counts the connection for as long as anything of it lives, a tunnel included.
-    pub permit: Arc<OwnedSemaphorePermit>,
+    pub connection: Arc<Connection>,
 }
 
 /// An intercepted CONNECT.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -88,12 +88,12 @@ enum Socket {
 }
 
 /// A client that has connected.
-pub(super) struct Accepted {
-    pub(super) stream: Stream,
+pub(crate) struct Accepted {
+    pub(crate) stream: Stream,
     /// The peer. A Unix socket is for this machine alone, so its clients count as one address of loopback.
-    pub(super) address: SocketAddr,
-    /// The address that the client came to, where it has to shake hands first.
-    pub(super) tls: Option<IpAddr>,
+    pub(crate) address: SocketAddr,
+    /// Where it came in: the address that it connected to, or the socket.
+    pub(crate) entrance: Listen,
 }
 
 impl Listener {
@@ -118,19 +118,22 @@ impl Listener {
         })
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+    /// The next client.
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match &self.0 {
             Socket::Tcp { listener, is_tls } => {
                 let (stream, address) = listener.accept().await?;
                 // Answers and handshakes are small writes that somebody waits for.
                 let _ = stream.set_nodelay(true);
-                let tls = if *is_tls { Some(stream.local_addr()?.ip()) } else { None };
-                Ok(Accepted { stream: Box::new(stream), address, tls })
+                let own = stream.local_addr()?;
+                let own = SocketAddr::new(own.ip().to_canonical(), own.port());
+                let entrance = if *is_tls { Listen::Https(own) } else { Listen::Http(own) };
+                Ok(Accepted { stream: Box::new(stream), address, entrance })
             }
             Socket::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-                Ok(Accepted { stream: Box::new(stream), address, tls: None })
+                Ok(Accepted { stream: Box::new(stream), address, entrance: Listen::Unix(socket.path.clone()) })
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::policy::opening::{Opening, begins, opening};
 pub(super) type Stream = Box<dyn Duplex>;
 
 /// Both directions of a stream.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 

@@ -22,7 +22,7 @@ pub struct Interception {
 }
 
 /// Why a handshake failed.
-pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl Interception {
     /// Answers TLS with the certificates of `leaves`.
@@ -43,6 +43,11 @@ impl Interception {
     /// Handshakes inside tunnels that the client broke off, mostly because it does not trust the CA.
     pub fn broken_handshakes(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
+    }
+
+    /// The certificates.
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
     }
 
     /// Whether what comes through a tunnel can be looked into, as far as its CONNECT tells: an address may still carry a server name,
@@ -84,7 +89,7 @@ impl Interception {
     }
 
     /// Shakes hands as the proxy, for the name that the client knows it by or, where it sends none, for the address that it came to.
-    pub(super) async fn as_proxy<S>(&self, stream: S, address: IpAddr) -> Result<TlsStream<S>, Failure>
+    pub(crate) async fn as_proxy<S>(&self, stream: S, address: IpAddr) -> Result<TlsStream<S>, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

@@ -29,6 +29,7 @@ use super::tls::{Connectors, SetupError, connector, handshake};
 use super::upload::RequestBody;
 use super::{Error, Settings, Speech};
 use crate::clock;
+use crate::metrics::Open;
 use crate::policy::port::Ports;
 use crate::policy::target::{Host, Origin, Scheme};
 
@@ -84,6 +85,7 @@ pub(super) struct Dialer {
     ports: Ports,
     guard: Guard,
     timeout: Duration,
+    open: Open,
 }
 
 /// Which way a connection goes.
@@ -117,14 +119,21 @@ impl Dialer {
             ports: settings.ports.clone(),
             guard: Guard::new(settings.private_addresses),
             timeout: settings.connect_timeout,
+            open: Open::default(),
         })
     }
 
     /// The same with other settings: it knows the same names, and where the proxy listens.
     pub(super) fn with(&self, settings: &Settings, roots: &Arc<RootCertStore>) -> Result<Dialer, SetupError> {
-        let dialer = Dialer::new(settings, Arc::clone(&self.resolver), roots)?;
+        let mut dialer = Dialer::new(settings, Arc::clone(&self.resolver), roots)?;
         dialer.guard.listening_on(self.guard.listeners().to_vec());
+        dialer.open = self.open.clone();
         Ok(dialer)
+    }
+
+    /// Connections to origins and to the parent proxy.
+    pub(super) fn connections(&self) -> u64 {
+        self.open.count()
     }
 
     /// Tells where the proxy listens.
@@ -259,7 +268,7 @@ impl Dialer {
         }
         // Requests and handshakes are small writes that somebody waits for.
         let _ = stream.set_nodelay(true);
-        Ok(Patient::new(stream))
+        Ok(Patient::new(stream, self.open.one()))
     }
 }
 

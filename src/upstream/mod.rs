@@ -41,6 +41,7 @@ use self::resolve::Resolver;
 pub use self::tls::{ClientCertificate, SetupError};
 pub use self::upload::{Fault, RequestBody};
 use crate::clock;
+use crate::metrics::Seconds;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
 use crate::policy::port::Ports;
@@ -99,6 +100,7 @@ pub struct Way {
     roots: Arc<RootCertStore>,
     dialer: Dialer,
     pool: Arc<Pool>,
+    answers: Seconds,
 }
 
 impl Upstream {
@@ -113,6 +115,7 @@ impl Upstream {
             dialer: Dialer::new(settings, Arc::new(Resolver::system()), &roots)?,
             roots,
             pool: Arc::new(Pool::new(settings.idle_timeout)),
+            answers: Seconds::default(),
         };
         Ok(Arc::new(Upstream { way: ArcSwap::from_pointee(way), pseudonym: Pseudonym::new() }))
     }
@@ -133,7 +136,8 @@ impl Upstream {
                 ..before.settings.clone()
             } == *settings;
         let pool = if same_way { Arc::clone(&before.pool) } else { Arc::new(Pool::new(settings.idle_timeout)) };
-        Ok(Way { settings: settings.clone(), dialer: before.dialer.with(settings, &roots)?, roots, pool })
+        let (dialer, answers) = (before.dialer.with(settings, &roots)?, before.answers.clone());
+        Ok(Way { settings: settings.clone(), dialer, roots, pool, answers })
     }
 
     /// From now on requests go this way; those under way finish on the old one.
@@ -144,6 +148,16 @@ impl Upstream {
     /// Tells where the proxy listens: there it never connects to, and who can reach that decides about private addresses.
     pub fn listening_on(&self, listeners: Vec<SocketAddr>) {
         self.way.load().dialer.listening_on(listeners);
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> u64 {
+        self.way.load().dialer.connections()
+    }
+
+    /// How long origins took from the start of a request to the head of their answer, robots.txt included.
+    pub fn answers(&self) -> Seconds {
+        self.way.load().answers.clone()
     }
 
     /// How this proxy names itself to others.
@@ -250,6 +264,7 @@ impl Connection {
         let is_head = request.method() == Method::HEAD;
         let upload = request.body().progress();
         let takes_trailers = headers::takes_trailers(request.headers());
+        let started = clock::now();
         let mut response = match self.exchange(target, request).await? {
             Ok(response) => response,
             Err(lost) => {
@@ -267,6 +282,7 @@ impl Connection {
                 response
             }
         };
+        self.way.answers.took(clock::now().duration_since(started));
         if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
             && let Form::WholeUrl(_) = self.sender.form()
         {

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::metrics::OneOpen;
+
 /// The socket of a connection to an origin.
 pub(super) struct Patient {
     socket: TcpStream,
@@ -18,11 +20,12 @@ pub(super) struct Patient {
     in_vain: bool,
     /// Nothing more comes.
     ended: bool,
+    _counted: OneOpen,
 }
 
 impl Patient {
-    pub(super) fn new(socket: TcpStream) -> Patient {
-        Patient { socket, in_vain: false, ended: false }
+    pub(super) fn new(socket: TcpStream, counted: OneOpen) -> Patient {
+        Patient { socket, in_vain: false, ended: false, _counted: counted }
     }
 
     /// The outcome of a write of so many octets.

@@ -15,6 +15,19 @@ const ROBOTS: &str = "User-agent: *\nDisallow: /private/\n";
 const PAGE: &str = "<!doctype html><title>Shop</title><h1>Open page</h1><p id=script>no script ran</p>\
     <script src=/open.js></script><script src=/private/tracker.js></script>";
 
+/// Quiet, and at work where there is neither screen nor sandbox.
+pub(super) const OPTIONS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+];
+
 /// Chromium at home in a folder of its own.
 pub(super) struct Chromium {
     home: TempDir,
@@ -52,9 +65,8 @@ impl Chromium {
     fn command(&self, profile: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new("chromium");
         command
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--disable-dev-shm-usage", "--window-size=1000,800"])
+            .args(OPTIONS)
+            .arg("--window-size=1000,800")
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg(format!("--proxy-server={}", self.proxy))
             .args(arguments)

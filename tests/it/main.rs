@@ -6,6 +6,7 @@
 
 mod support;
 
+mod admin;
 mod answers;
 mod audit;
 mod browser;
@@ -14,6 +15,7 @@ mod client_certificates;
 mod command_line;
 mod connects;
 mod copies;
+mod dashboard;
 mod deploy;
 mod enforcement;
 mod failures;
@@ -28,6 +30,7 @@ mod line;
 mod listeners;
 mod malformed;
 mod memory;
+mod metrics;
 mod off_limits;
 mod pacing;
 mod pages;

@@ -224,6 +224,15 @@ pub(super) fn body(database: &Database, sha256: &str) -> Result<Option<Vec<u8>>,
     }
 }
 
+/// The size of a body.
+pub(super) fn octets(database: &Database, sha256: &str) -> Result<Option<u64>, redb::Error> {
+    match database.begin_read()?.open_table(BODIES) {
+        Ok(bodies) => Ok(bodies.get(sha256)?.map(|body| body.value().len() as u64)),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// All copies in force.
 pub(super) fn list(database: &Database) -> Result<Vec<(String, Copy)>, redb::Error> {
     let transaction = database.begin_read()?;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use robots_proxy::admin;
 use robots_proxy::app::{self, Running, Settings};
 use robots_proxy::audit::Which;
 use robots_proxy::config::Config;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::authority;
+use super::curl::Got;
 use super::origin::Origin;
 use super::program::{self, Ran};
 use super::until;
@@ -67,6 +69,31 @@ impl Proxy {
     /// The certificate that a client has to trust.
     pub(crate) fn ca(&self) -> PathBuf {
         self.folder.path().join("certs/ca.pem")
+    }
+
+    /// With the view inside, for whoever knows the token.
+    pub(crate) async fn seen_inside(
+        names: &[(&str, &Origin)],
+        token: Option<&str>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Proxy {
+        let token = token.map(|token| token.parse().unwrap());
+        Proxy::with(names, |settings| {
+            settings.admin = Some(admin::Settings { listen: "127.0.0.1:0".parse().unwrap(), token });
+            change(settings);
+        })
+        .await
+    }
+
+    /// Where the view inside is, without a path.
+    pub(crate) fn admin(&self) -> String {
+        self.running.as_ref().expect("it runs").admin().expect("it is on").url()
+    }
+
+    /// Asks the view inside, with curl.
+    pub(crate) async fn look(&self, path: &str, arguments: &[&str]) -> Got {
+        let url = format!("{}{path}", self.admin());
+        self.curl(&[&["--noproxy", "*", &url], arguments].concat()).await
     }
 
     /// A folder for what a test needs, gone with the proxy.
