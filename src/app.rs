@@ -27,7 +27,7 @@ use crate::proxy::pipeline::Pipeline;
 use crate::proxy::socket::{Listen, Listener};
 use crate::proxy::terms::Terms;
 use crate::proxy::tls::Interception;
-use crate::queue::Queue;
+use crate::queue::{Journal, Queue};
 use crate::upstream::{self, Upstream};
 
 /// All that a proxy is told.
@@ -131,6 +131,7 @@ pub struct Running {
     stopped: CancellationToken,
     tasks: TaskTracker,
     proxy: Arc<Proxy>,
+    journal: Option<Journal>,
     /// What was set at the start and stays.
     fixed: [(&'static str, String); 6],
 }
@@ -170,6 +171,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let store = open_store(&settings.state_dir, settings.lookup.max_copies);
     let terms = terms(&settings, auth);
     let queue = Queue::new(settings.pace);
+    let journal = open_journal(&settings.state_dir, &queue);
     let fetch = RobotsFetch::new(settings.fetch, Arc::clone(&upstream), Some(Arc::clone(&queue)));
     let (stopping, tasks) = (CancellationToken::new(), TaskTracker::new());
     let pipeline = Pipeline {
@@ -197,7 +199,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         tokio::spawn(Arc::clone(&admin).serve(listener, stopped.clone()));
         (admin, place)
     });
-    Ok(Running { listening, addresses, ca, audit, admin, stopping, stopped, tasks, proxy, fixed })
+    Ok(Running { listening, addresses, ca, audit, admin, stopping, stopped, tasks, proxy, journal, fixed })
 }
 
 async fn open_admin(settings: &admin::Settings) -> Result<(admin::Settings, Listener, Listen), StartError> {
@@ -221,6 +223,11 @@ fn open_window(folder: &Path, proxy: &Arc<Proxy>) {
 fn terms(settings: &Settings, auth: Option<Arc<Auth>>) -> Terms {
     let Settings { identity, mode, exceptions, .. } = settings;
     Terms { auth, identity: identity.clone(), mode: *mode, exceptions: exceptions.clone() }
+}
+
+fn open_journal(folder: &Path, queue: &Queue) -> Option<Journal> {
+    let failed = |error: &io::Error| tracing::warn!(%error, "a restart will not know when hosts were asked");
+    Journal::open(folder, queue).inspect_err(failed).ok().flatten()
 }
 
 /// Two proxies may be told to keep their copies in one folder; the second does without until it is free.
@@ -310,6 +317,9 @@ impl Running {
         self.tasks.close();
         let finished = clock::timeout(drain, self.tasks.wait()).await.is_some();
         self.audit.flush().await;
+        if let Some(Err(error)) = self.journal.map(|journal| journal.close(&self.proxy.pipeline.queue)) {
+            tracing::warn!(%error, "cannot write down when hosts were asked");
+        }
         self.stopped.cancel();
         finished
     }

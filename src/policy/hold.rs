@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use crate::robots::status::retry_after;
 
 /// An answer that asks for less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sign {
     status: u16,
     retry_after: Option<Duration>,
@@ -64,6 +64,11 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(30 * 60);
 const NEWS: Duration = Duration::from_secs(1);
 
 impl Hold {
+    /// One that was in force before a restart.
+    pub fn resumed(until: Instant, sign: Sign) -> Hold {
+        Hold { until: Some(until), sign: Some(sign), untried: true, ..Hold::default() }
+    }
+
     /// Takes in the answer to a request that started at `started`. `longest` is the longest hold; `jitter`, between −1 and 1, spreads
     /// the holds whose length is our own by 10 %, so that several proxies do not come back together. Returns whether those who
     /// wait should look again.

@@ -51,8 +51,16 @@ impl Holds {
     }
 
     /// All that are in force.
-    pub(super) fn all(&self, now: Instant) -> impl Iterator<Item = (&Host, Instant)> {
-        self.by_host.iter().filter_map(move |(host, hold)| Some((host, hold.until_after(now)?.0)))
+    pub(super) fn all(&self, now: Instant) -> impl Iterator<Item = (&Host, Instant, Sign)> {
+        self.by_host.iter().filter_map(move |(host, hold)| {
+            let (until, sign) = hold.until_after(now)?;
+            Some((host, until, sign))
+        })
+    }
+
+    /// A hold from before a restart.
+    pub(super) fn resume(&mut self, host: Host, until: Instant, sign: Sign) {
+        self.by_host.insert(host, Hold::resumed(until, sign));
     }
 
     fn sweep(&mut self, now: Instant) {

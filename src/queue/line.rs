@@ -45,6 +45,8 @@ pub(super) struct Lines {
     next_ticket: u64,
     /// The longest delay that a host can come to ask for.
     max_delay: Duration,
+    /// When hosts count as asked of which nothing is known, since nobody knows what a killed process asked.
+    asked_at: Option<Instant>,
     /// When lines that nobody waits in become idle.
     idle_at: BinaryHeap<Reverse<(Instant, LineKey)>>,
 }
@@ -93,6 +95,15 @@ impl Lines {
         self.max_delay = max_delay;
     }
 
+    pub(super) fn assume_asked(&mut self, at: Instant) {
+        self.asked_at = Some(at);
+    }
+
+    /// The lines that somebody started from, with their delay and the last start.
+    pub(super) fn starts(&self) -> impl Iterator<Item = (&LineKey, Duration, Instant)> {
+        self.by_key.iter().filter_map(|(key, line)| Some((key, line.longest, line.previous_start?)))
+    }
+
     pub(super) fn contains(&self, key: &LineKey) -> bool {
         self.by_key.contains_key(key)
     }
@@ -108,7 +119,7 @@ impl Lines {
     /// When the head of a line may start.
     pub(super) fn next_slot(&self, key: &LineKey, gap: Duration, held_until: Option<Instant>, now: Instant) -> Instant {
         let previous_start = self.by_key.get(key).and_then(|line| line.previous_start);
-        pacing::next_slot(previous_start, gap, held_until, now)
+        pacing::next_slot(previous_start.max(self.asked_at), gap, held_until, now)
     }
 
     /// When a request could start that joined now.
@@ -165,7 +176,7 @@ impl Lines {
             return Some(Turn::AfterOthers);
         }
         line.has_delay(gap);
-        let slot = pacing::next_slot(line.previous_start, gap, holds.until(key.host(), now), now);
+        let slot = pacing::next_slot(line.previous_start.max(self.asked_at), gap, holds.until(key.host(), now), now);
         // After a hold requests go one by one until one was answered well, also where there is no delay.
         let one_by_one = holds.is_untried(key.host()) || (!overlap && !gap.is_zero());
         let answer_by = line.unanswered.filter(|until| one_by_one && *until > now);

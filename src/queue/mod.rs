@@ -4,9 +4,10 @@
 //! connection, and starts. Only the head watches the clock, and nothing is reserved for those behind it, so a request whose client
 //! hangs up leaves by being dropped and costs nobody a slot. Ready-made limiters do not fit: they poll, keep no order, bound no
 //! wait, and have one rate for all hosts. The arithmetic is in [`crate::policy::pacing`] and [`crate::policy::hold`]; what is kept
-//! of it is in `line` (the lines), `holds` (hosts that had enough) and `pages` (what pages may still load).
+//! of it is in `line` (the lines), `holds` (hosts that had enough) and `pages` (what pages may still load); `journal` is what a restart must not forget.
 
 mod holds;
+mod journal;
 mod line;
 mod pages;
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+pub use self::journal::Journal;
 pub use self::line::{LineKey, LineReport};
 pub use self::pages::Visitor;
 
@@ -176,7 +178,7 @@ impl Queue {
         let (state, now) = (&mut *self.lock(), clock::now());
         state.lines.forget_idle(now);
         let mut reports = state.lines.reports(&state.holds, now);
-        for (held, until) in state.holds.all(now) {
+        for (held, until, _) in state.holds.all(now) {
             if !reports.iter().any(|report| report.host == *held) {
                 reports.push(LineReport::without_line(held, until, now));
             }

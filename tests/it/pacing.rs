@@ -6,8 +6,10 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, join_all};
 use robots_proxy::clock;
 use serde_json::json;
+use tokio::process::Command;
 
 use super::support::origin::{Origin, Reply, Visit};
+use super::support::program::{self, Serving};
 use super::support::proxy::Proxy;
 use super::support::{in_time, until};
 
@@ -234,3 +236,36 @@ async fn a_request_is_decided_again_when_the_rules_changed_while_it_waited() {
 }
 
 static ROBOTS_NOW: std::sync::Mutex<&str> = std::sync::Mutex::new("User-agent: *\nCrawl-delay: 2");
+
+/// After a stop the next start is where it would have been; after a kill nobody knows, so it is a whole delay away.
+#[tokio::test]
+async fn bypass_e7_a_restart_forgets_no_start() {
+    let site = Origin::http(|visit| Reply::of_site("User-agent: *\nCrawl-delay: 3", visit)).await;
+    let folder = program::folder(&format!(
+        "listen = [\"127.0.0.1:0\"]\nstate_dir = \"state\"\n[upstream]\nconnect_to = {{ \"a.test:80\" = \"{0}\", \"b.test:80\" = \"{0}\" }}\n",
+        site.address
+    ));
+    let ask = async |serving: &Serving, url: &str| {
+        let url_of_proxy = format!("http://{}", serving.address());
+        let curl = Command::new("curl").args(["-q", "-s", "-f", "-x", &url_of_proxy, url]).output();
+        assert!(in_time("curl", curl).await.unwrap().status.success(), "{url}");
+    };
+    let gap = || site.pages()[site.pages().len() - 1].at - site.pages()[site.pages().len() - 2].at;
+
+    let serving = Serving::start(folder.path(), &[]).await;
+    ask(&serving, "http://a.test/1").await;
+    serving.terminate().await;
+    assert_eq!(serving.ended().await.exit, 0);
+    let mut serving = Serving::start(folder.path(), &[]).await;
+    ask(&serving, "http://a.test/2").await;
+    assert!(gap() >= Duration::from_secs(3), "{:?} after a stop", gap());
+    // A host that was not asked does not wait.
+    let began = clock::now();
+    ask(&serving, "http://b.test/3").await;
+    assert!(site.pages()[2].at - began < Duration::from_secs(2));
+
+    serving.kill().await;
+    let serving = Serving::start(folder.path(), &[]).await;
+    ask(&serving, "http://b.test/4").await;
+    assert!(gap() >= Duration::from_secs(3), "{:?} after a kill", gap());
+}
