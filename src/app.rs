@@ -180,6 +180,7 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
         queue,
         upstream,
         audit: Arc::clone(&audit),
+        ca: Arc::clone(&ca),
         limits: Limits::new(settings.limits),
         stopping: stopping.clone(),
         tasks: tasks.clone(),

@@ -329,6 +329,13 @@ impl Record {
         self.entry.would_wait_ms = Some(milliseconds(wait));
     }
 
+    /// The request was for a page of the proxy itself.
+    pub fn own_page(&mut self, status: http::StatusCode, octets: u64) {
+        self.allowed(Reason::OwnPage);
+        self.answered(status);
+        self.sent(octets);
+    }
+
     /// The request needs no rules.
     pub fn allowed(&mut self, reason: Reason) {
         self.reason = Some(reason);

@@ -15,6 +15,8 @@ pub enum Reason {
     NoRules,
     /// The request is for `/robots.txt` itself, which is always allowed (RFC 9309 §2.2.2).
     RobotsTxt,
+    /// The request is for a page of the proxy itself, by its own name.
+    OwnPage,
     /// A rule disallows the URL.
     Disallowed,
     /// robots.txt was answered 401, 403 or 429 and no copy is left.
@@ -105,6 +107,7 @@ impl Reason {
             Allowed => row("allowed", 200, "", "Allowed"),
             NoRules => row("no-rules", 200, "", "No rules"),
             RobotsTxt => row("robots-txt", 200, "", "robots.txt itself"),
+            OwnPage => row("own-page", 200, "", "A page of the proxy itself"),
             Disallowed => row("disallowed", 403, DENIED, "Disallowed by robots.txt"),
             RobotsUnavailable => row("robots-unavailable", 403, DENIED, "The site withholds its robots.txt"),
             RobotsUnreachable => row("robots-unreachable", 403, DENIED, "robots.txt cannot be reached"),
@@ -183,7 +186,7 @@ impl Reason {
 
     /// Whether the request goes on to the origin.
     pub fn allows(self) -> bool {
-        matches!(self, Reason::Allowed | Reason::NoRules | Reason::RobotsTxt)
+        matches!(self, Reason::Allowed | Reason::NoRules | Reason::RobotsTxt | Reason::OwnPage)
     }
 
     /// Whether robots.txt, or its absence, is what refuses.

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use http::uri::{PathAndQuery, Scheme as UriScheme};
 use http::{HeaderMap, Uri, Version, header};
 
+/// The name of the proxy itself, for those who come through it. `.internal` is reserved for private use, so it exists nowhere else.
+pub const OWN_HOST: &str = "robots-proxy.internal";
+
 /// `http` or `https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {

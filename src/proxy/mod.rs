@@ -4,6 +4,7 @@ pub mod body;
 pub mod error;
 pub mod limits;
 pub mod listener;
+mod own;
 mod passthrough;
 pub mod pipeline;
 mod relay;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -21,8 +22,9 @@ use super::error::Refusal;
 use super::limits::{Connection, Limits};
 use super::socket::Listen;
 use super::terms::{Asked, Terms};
-use super::websocket;
+use super::{own, websocket};
 use crate::audit::{Audit, Record, Via};
+use crate::ca::Ca;
 use crate::clock;
 use crate::lookup::Lookup;
 use crate::policy::answer::Rendering;
@@ -50,12 +52,22 @@ pub struct Pipeline {
     pub upstream: Arc<Upstream>,
     /// The log.
     pub audit: Arc<Audit>,
+    /// The certificate that clients have to trust.
+    pub ca: Arc<Ca>,
     /// Ceilings for clients.
     pub limits: Limits,
     /// Cancelled when the proxy stops.
     pub stopping: CancellationToken,
     /// Connections, tunnels and WebSockets, so that a stop can wait for them.
     pub tasks: TaskTracker,
+}
+
+/// What a request comes to, where it is not refused.
+enum Answered {
+    /// The origin's answer.
+    ByOrigin(Response<upstream::Body>),
+    /// A page of the proxy itself.
+    ByUs(Response<Bytes>),
 }
 
 /// Where a request comes from.
@@ -104,10 +116,18 @@ impl Pipeline {
         let rendering = Rendering::accepted(request.headers());
         let websocket = websocket::asked(&mut request);
         match (self.walk(client, request, &mut record).await, websocket) {
-            (Ok(response), Some(client_side)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            (Ok(Answered::ByOrigin(response)), Some(client_side))
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS =>
+            {
                 self.switch(client, client_side, response, record)
             }
-            (Ok(response), _) => response.map(|body| Body::Forwarded { body, record: Box::new(record) }),
+            (Ok(Answered::ByOrigin(response)), _) => {
+                response.map(|body| Body::Forwarded { body, record: Box::new(record) })
+            }
+            (Ok(Answered::ByUs(page)), _) => {
+                record.own_page(page.status(), page.body().len() as u64);
+                page.map(|body| Body::Own(body.into()))
+            }
             (Err(refusal), _) => refuse(refusal, rendering, record).await,
         }
     }
@@ -117,10 +137,13 @@ impl Pipeline {
         client: &Client,
         request: Request<Incoming>,
         record: &mut Record,
-    ) -> Result<Response<upstream::Body>, Refusal> {
+    ) -> Result<Answered, Refusal> {
         let terms = self.terms.load_full();
         let target = self.read(client, &request, record)?;
         terms.authenticate(client, request.headers()).await?;
+        if own::is_meant(&target) {
+            return Ok(Answered::ByUs(own::page(&self.ca, &client.entrance, &request, &target)?));
+        }
         let asked = terms.identify(client, request.headers(), target, record)?;
         let standing = self.look_up(&asked.target, Speech::of(&request)).await;
         let decision = self.decide(&asked, standing.as_deref(), record)?;
@@ -130,12 +153,12 @@ impl Pipeline {
         let connection = self.wait_for_turn(&mut place, &asked, &request, (&standing, &decision), record).await?;
         let lost = match self.forward(connection, place, &asked.target, request, record).await {
             Err(upstream::Error::Lost(request)) => *request,
-            ended => return Ok(ended?),
+            ended => return Ok(Answered::ByOrigin(ended?)),
         };
         // The origin may have seen it start, so it goes to the end of the line.
         let mut place = self.line_up(&arrival, &asked, record)?;
         let connection = self.wait_for_turn(&mut place, &asked, &lost, (&standing, &decision), record).await?;
-        Ok(self.forward(connection, place, &asked.target, lost, record).await?)
+        Ok(Answered::ByOrigin(self.forward(connection, place, &asked.target, lost, record).await?))
     }
 
     /// What is asked for: one target, which everything after this line goes by.

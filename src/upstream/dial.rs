@@ -31,7 +31,7 @@ use super::{Error, Settings, Speech};
 use crate::clock;
 use crate::metrics::Open;
 use crate::policy::port::Ports;
-use crate::policy::target::{Host, Origin, Scheme};
+use crate::policy::target::{Host, OWN_HOST, Origin, Scheme};
 
 /// Octets to and from an origin, whatever carries them.
 pub type Stream = Box<dyn Io>;
@@ -219,6 +219,9 @@ impl Dialer {
 
     /// The way to a host, with every address on it resolved and checked.
     pub(super) async fn find(&self, place: &HostPort) -> Result<Route<'_>, Error> {
+        if place.host.as_str() == OWN_HOST {
+            return Err(Error::Itself { host: place.to_string() });
+        }
         self.check_port(place)?;
         let to = self.connect_to.iter().find(|rule| rule.from == *place).map_or(place, |rule| &rule.to);
         let is_operators = to != place;

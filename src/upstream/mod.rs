@@ -45,7 +45,7 @@ use crate::metrics::Seconds;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
 use crate::policy::port::Ports;
-use crate::policy::target::{Host, Origin, Target};
+use crate::policy::target::{Host, OWN_HOST, Origin, Target};
 
 /// How origins are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,8 @@ impl Upstream {
 
     /// Whether tunnels to a host are not looked into.
     pub fn passes_through(&self, host: &Host) -> bool {
-        self.way.load().settings.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
+        host.as_str() != OWN_HOST
+            && self.way.load().settings.passthrough.iter().any(|pattern| pattern.matches(host.as_str()))
     }
 
     /// Whether there may be pages on the port of a place. What `connect_to` names is the operator's choice.

@@ -32,6 +32,7 @@ mod malformed;
 mod memory;
 mod metrics;
 mod off_limits;
+mod own_pages;
 mod pacing;
 mod pages;
 mod parents;
