@@ -1,6 +1,6 @@
 //! The view inside: health, metrics, a JSON API and a dashboard, on a listener of its own that is off unless configured.
 //!
-//! What is seen here is other people's traffic, and copies can be dropped, so [`guard`] stands before every page: a token wherever others
+//! What is seen here is other people's traffic, and copies can be dropped, so `guard` stands before every page: a token wherever others
 //! can reach the listener, and no site that the operator's browser visits can read or change anything. Answers come from the same code as
 //! those of [`crate::control`]. Everything is bounded: connections, their life, live feeds, and the time that an answer takes.
 

@@ -57,7 +57,7 @@ mod tests {
         for (text, line, told) in [
             ("[admin]\nlisten = \"0.0.0.0:3129\"\n", 1, "others can reach 0.0.0.0:3129: set a token"),
             ("mode = \"observe\"\n[admin]\nlisten = \"https://192.0.2.1:3129\"\n", 2, "set a token"),
-            ("[admin]\nlisten = \"0.0.0.0:3129\"\ntoken = \"\"\n", 3, "visible ASCII"),
+            ("[admin]\nlisten = \"127.0.0.1:3129\"\ntoken = \"\"\n", 3, "visible ASCII"),
             ("[admin]\nlisten = \"3129\"\n", 2, "is no place to listen at"),
             ("[admin]\nport = 3129\n", 2, "unknown field"),
         ] {

@@ -225,6 +225,7 @@ function addRows(records, old) {
 function decisionRow(record, isNew) {
   const row = make("tr", isNew ? "new" : "");
   row.dataset.id = record.id;
+  row.addEventListener("animationend", () => row.classList.remove("new"), { once: true });
   const time = make("td", "time", clock(record.time));
   const bot = make("td", "break", record.agent ?? "–");
   if (record.user_agent) bot.title = record.user_agent;
@@ -495,9 +496,10 @@ const refreshStatus = every(3000, async () => {
   report("health", status.reasons.map((reason) => TROUBLES[reason] ?? reason).join(" "));
   const listen = status.listen[0] ?? "";
   proxyUrl = listen.includes(":/") || listen.startsWith("unix:") ? listen : `http://${listen}`;
+  if (!$("no-decisions").hidden) nothingYet();
   const facts = [["listens on", status.listen.join(", ")], ["certificate", status.ca.subject], ["SHA-256", status.ca.sha256], ["valid until", new Date(status.ca.not_after).toLocaleDateString()], ["version", status.version]];
   $("facts").replaceChildren(...facts.flatMap(([name, value]) => [make("dt", "", name), make("dd", "break", value)]));
-  const paste = `curl --proxy ${proxyUrl} --cacert robots-proxy-ca.pem https://example.com/\n\nexport HTTPS_PROXY=${proxyUrl} https_proxy=${proxyUrl} http_proxy=${proxyUrl}\nexport CURL_CA_BUNDLE=$PWD/robots-proxy-ca.pem REQUESTS_CA_BUNDLE=$PWD/robots-proxy-ca.pem NODE_EXTRA_CA_CERTS=$PWD/robots-proxy-ca.pem`;
+  const paste = `curl --proxy ${proxyUrl} --cacert robots-proxy-ca.pem https://example.com/\n\nexport HTTPS_PROXY=${proxyUrl} https_proxy=${proxyUrl} http_proxy=${proxyUrl}\nexport CURL_CA_BUNDLE=$PWD/robots-proxy-ca.pem REQUESTS_CA_BUNDLE=$PWD/robots-proxy-ca.pem\nexport NODE_EXTRA_CA_CERTS=$PWD/robots-proxy-ca.pem`;
   if ($("paste").textContent !== paste) $("paste").textContent = paste;
 });
 
