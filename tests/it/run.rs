@@ -140,7 +140,7 @@ async fn common_clients_need_nothing_but_their_environment() {
 }
 
 #[tokio::test]
-async fn the_users_own_certificates_and_settings_are_kept() {
+async fn case_23_the_users_own_certificates_and_settings_are_kept() {
     let shop = shop().await;
     let home = home(&shop, "");
     std::fs::write(home.path().join(".wgetrc"), "user_agent = OwnBot/1.0\n").unwrap();
@@ -183,7 +183,7 @@ async fn no_proxy_is_left_out_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_round_the_proxy_or_does_not_trust_it_is_told_the_line_to_add() {
+async fn case_24_a_client_that_goes_round_the_proxy_or_does_not_trust_it_is_told_the_line_to_add() {
     let shop = shop().await;
     let home = home(&shop, "");
     let direct = "import socket; socket.create_connection(('127.0.0.1', int('PORT')))";
@@ -216,7 +216,8 @@ async fn the_summary_tells_how_long_was_waited_and_observe_mode_what_it_let_pass
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_and_a_serve_with_one_configuration_get_on_side_by_side() {
     let shop = shop().await;
-    let home = home(&shop, "[audit]\nrecord = \"all\"");
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let home = home(&shop, &format!("[audit]\nrecord = \"all\"\n[admin]\nlisten = \"{admin}\""));
     let serving = Serving::start(home.path(), &[]).await;
     let pages =
         ["prices/today", "prices/history", "offers/weekend"].map(|page| format!("https://bazaar.nimbu.test/{page}"));

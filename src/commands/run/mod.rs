@@ -106,6 +106,7 @@ fn private(mut settings: app::Settings, agent: Option<Token>) -> anyhow::Result<
     }
     settings.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()];
     settings.private = true;
+    settings.admin = None;
     // The clients are this user's own processes, and some (browsers, Java, git) send a password only when they are asked for it.
     settings.auth.htpasswd = None;
     settings.limits.drain = settings.limits.drain.min(DRAIN);
