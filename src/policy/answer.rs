@@ -90,6 +90,17 @@ impl Answer {
         self
     }
 
+    /// What stands beside the status in HTTP/1.1: the one line of an answer that wget, git and most exceptions show.
+    ///
+    /// SECURITY: the rule is text of the site, so nothing but visible ASCII of it goes into the status line.
+    pub fn phrase(&self) -> String {
+        let phrase = match (&self.rule, self.line) {
+            (Some(rule), Some(line)) => format!("{} (line {line}: {rule})", self.title),
+            _ => self.title.to_owned(),
+        };
+        visible(&phrase).take(LONGEST_PHRASE).collect()
+    }
+
     /// The response, in the rendering that fits the client's `Accept`.
     pub fn render(&self, accept: Rendering) -> Response<String> {
         let (media_type, body) = match accept {
@@ -133,12 +144,11 @@ impl Answer {
     /// `robots-proxy; error=…; details="…"` (RFC 9209 §2).
     fn proxy_status(&self) -> HeaderValue {
         let mut details = String::with_capacity(self.detail.len());
-        for character in self.detail.chars() {
-            match character {
-                '"' | '\\' => details.extend(['\\', character]),
-                ' '..='~' => details.push(character),
-                _ => details.push('?'),
+        for character in visible(&self.detail) {
+            if matches!(character, '"' | '\\') {
+                details.push('\\');
             }
+            details.push(character);
         }
         let value = format!("robots-proxy; error={}; details=\"{details}\"", self.of.proxy_error());
         HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("robots-proxy"))
@@ -260,6 +270,14 @@ impl Answer {
     }
 }
 
+/// Chosen: a rule of usual length fits, and the line stays readable in an exception.
+const LONGEST_PHRASE: usize = 120;
+
+/// The text with `?` in place of all that is not visible ASCII or a space.
+fn visible(text: &str) -> impl Iterator<Item = char> {
+    text.chars().map(|character| if matches!(character, ' '..='~') { character } else { '?' })
+}
+
 const STYLE: &str = ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;margin:0}\
 main{max-width:44rem;margin:3rem auto;padding:0 1rem}h1{font-size:1.6rem;margin:.2rem 0 1rem}.status{margin:0;opacity:.7}\
 table{border-collapse:collapse;margin:1.5rem 0;width:100%}th,td{text-align:left;vertical-align:top;padding:.4rem .8rem .4rem 0;\
@@ -373,6 +391,17 @@ mod tests {
         let response = answer.render(Rendering::Text);
         let want = r#"robots-proxy; error=http_request_denied; details="a \"rule\" with \\ and ?""#;
         assert_eq!(response.headers()["proxy-status"], want);
+    }
+
+    #[test]
+    fn the_phrase_names_rule_and_line_and_is_one_line_of_ascii() {
+        let mut answer = refusal();
+        assert_eq!(answer.phrase(), "Disallowed by robots.txt (line 10: Disallow: /prices/)");
+        answer.rule = Some("Disallow: /é\r\nSet-Cookie: a=b".into());
+        assert_eq!(answer.phrase(), "Disallowed by robots.txt (line 10: Disallow: /???Set-Cookie: a=b)");
+        answer.rule = Some("/".repeat(5000));
+        assert_eq!(answer.phrase().len(), LONGEST_PHRASE);
+        assert_eq!(Answer::new(Reason::Loop, "", "").phrase(), Reason::Loop.title());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
+use hyper::ext::ReasonPhrase;
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -375,7 +376,10 @@ fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {
 pub async fn refuse(refusal: Refusal, rendering: Rendering, record: Record) -> Response<Body> {
     let Refusal { reason, detail, retry_after } = refusal;
     let answer = record.answer(reason, detail).retry_after(retry_after);
-    let response = answer.render(rendering);
+    let mut response = answer.render(rendering);
+    if let Ok(phrase) = ReasonPhrase::try_from(answer.phrase()) {
+        response.extensions_mut().insert(phrase);
+    }
     record.refuse(reason, answer.detail(), response.status(), response.body().len() as u64).await;
     response.map(Body::own)
 }

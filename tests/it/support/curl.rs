@@ -87,7 +87,8 @@ impl Proxy {
 /// The header fields of the last head; before it there may be those of an interim answer.
 fn last_head(heads: &str) -> HeaderMap {
     let last = heads.trim_end().rsplit("\r\n\r\n").next().unwrap_or_default();
-    let fields = last.lines().filter_map(|line| line.split_once(':'));
+    // The status line may hold a colon as well; trailers have none.
+    let fields = last.lines().filter(|line| !line.starts_with("HTTP/")).filter_map(|line| line.split_once(':'));
     fields
         .map(|(name, value)| {
             (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.trim().as_bytes()).unwrap())
