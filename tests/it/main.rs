@@ -12,6 +12,7 @@ mod audit;
 mod browser;
 mod bypass;
 mod client_certificates;
+mod clients;
 mod command_line;
 mod connects;
 mod copies;

@@ -128,6 +128,14 @@ impl Proxy {
         until("a record", || self.records_so_far().into_iter().find(of_url)).await
     }
 
+    /// The record of a page that is allowed and whose URL starts so; waits for it.
+    pub(crate) async fn record_of_page(&self, url_start: &str) -> Value {
+        let of_page = |record: &Value| {
+            record["decision"] == "allow" && record["url"].as_str().is_some_and(|url| url.starts_with(url_start))
+        };
+        until("a record", || self.records_so_far().into_iter().find(of_page)).await
+    }
+
     fn records_so_far(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(self.folder.path().join("audit.jsonl")).unwrap_or_default();
         // A line that is being written has no end yet.
