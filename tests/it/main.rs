@@ -42,6 +42,7 @@ mod passwords;
 mod permitted;
 mod questions;
 mod readings;
+mod recipes;
 mod records;
 mod reload;
 mod reports;
