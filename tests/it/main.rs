@@ -35,6 +35,7 @@ mod metrics;
 mod off_limits;
 mod own_pages;
 mod pacing;
+mod package;
 mod pages;
 mod parents;
 mod passthrough;
