@@ -27,20 +27,30 @@ fn write(log: &mut Log, names: impl IntoIterator<Item = impl std::fmt::Display>)
     assert!(appended.error.is_none() && appended.lines == lines.len(), "{appended:?}");
 }
 
-/// All lines, in order, of rotated files and the live one.
+/// All lines, in order, of rotated files and the live one. A file that is compressed meanwhile changes its name: then all are listed again.
 fn lines(log: &Path) -> Vec<Vec<u8>> {
-    let (rotated, live) = files(log).unwrap();
+    let readers = loop {
+        match readers(log) {
+            Ok(readers) => break readers,
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+    };
+    let lines = readers.into_iter().flat_map(|reader| BufReader::new(reader).split(b'\n'));
+    lines.map(Result::unwrap).collect()
+}
+
+fn readers(log: &Path) -> std::io::Result<Vec<Box<dyn Read>>> {
+    let (rotated, live) = files(log)?;
     let mut readers: Vec<Box<dyn Read>> = Vec::new();
     for path in rotated {
-        let file = std::fs::File::open(&path).unwrap();
+        let file = std::fs::File::open(&path)?;
         match path.extension().is_some_and(|ending| ending == "gz") {
             true => readers.push(Box::new(MultiGzDecoder::new(file))),
             false => readers.push(Box::new(file)),
         }
     }
     readers.push(Box::new(live));
-    let lines = readers.into_iter().flat_map(|reader| BufReader::new(reader).split(b'\n'));
-    lines.map(Result::unwrap).collect()
+    Ok(readers)
 }
 
 fn ids(log: &Path) -> Vec<String> {
