@@ -14,8 +14,9 @@
 //!
 //! 1. Rules, pure (no await, socket, file or clock): [`robots`], robots.txt as a library of its own; [`policy`], what the proxy does
 //!    about it.
-//! 2. Parts, each holding one thing for the life of the process: [`clock`], [`metrics`] (what is counted), [`ca`] and its leaf certificates, [`upstream`] (the
-//!    connections to origins), [`audit`] (the records), [`auth`] (who may use the proxy), [`queue`] (the line per host and bot), [`lookup`] (the robots.txt in force).
+//! 2. Parts, each holding one thing for the life of the process: [`clock`], [`metrics`] (what is counted), [`ca`] and its leaf
+//!    certificates, [`upstream`] (the connections to origins), [`audit`] (the records), [`auth`] (who may use the proxy), [`queue`] (the
+//!    line per host and bot), [`lookup`] (the robots.txt in force).
 //! 3. The road: [`proxy`], with listener, tunnel and pipeline; [`control`], the window into a running proxy; [`admin`], the view inside.
 //! 4. Start-up: [`config`], the only place that knows TOML; [`app`], the only place that puts parts together; [`cli`], and
 //!    `commands`, one file a subcommand.
