@@ -150,7 +150,7 @@ struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     exception: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    stripped: Vec<&'static str>,
+    stripped: Vec<String>,
     via: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
@@ -310,8 +310,8 @@ impl Record {
     }
 
     /// Fields of the request that do not go on, since a server could choose another page by them.
-    pub fn stripped(&mut self, names: impl Iterator<Item = &'static str>) {
-        self.entry.stripped = names.collect();
+    pub fn stripped<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        self.entry.stripped = names.map(str::to_owned).collect();
     }
 
     /// A refusal that is not made, in observe mode or by an exception. The first one counts: there would have been no other.

@@ -312,8 +312,12 @@ pub enum Rendering {
 impl Rendering {
     /// The rendering that fits `Accept` best; plain text where it names none of them.
     pub fn accepted(headers: &HeaderMap) -> Rendering {
-        let ranges: Vec<(String, f32)> = headers
-            .get_all(header::ACCEPT)
+        let values = headers.get_all(header::ACCEPT);
+        // Most programs send no more than that.
+        if values.iter().all(|value| value == "*/*") {
+            return Rendering::Text;
+        }
+        let ranges: Vec<(String, f32)> = values
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::requisite::is_browsers_navigation;
 
@@ -102,9 +102,11 @@ impl Settings {
     }
 }
 
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
 /// `Prefer: wait=N` (RFC 7240 §4.3). What is malformed says nothing, and of several the first counts (§2).
 fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let wait = values.flat_map(|value| value.split(',')).find_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;
         name.trim().eq_ignore_ascii_case("wait").then(|| value.trim())

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
 use super::target::{Scheme, Target};
 
@@ -27,12 +27,17 @@ pub enum Load {
     Alone,
 }
 
+// Made once: a name that is given as text is read anew for each request.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+
 /// What a request is to a page, as far as its header tells.
 pub fn load(headers: &HeaderMap, scheme: Scheme) -> Load {
-    let says = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (mode, dest) = (says("sec-fetch-mode"), says("sec-fetch-dest"));
+    let says = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (mode, dest) = (says(SEC_FETCH_MODE), says(SEC_FETCH_DEST));
     // What is fetched ahead is nobody's page yet, and can wait.
-    if says("sec-purpose").contains("prefetch") {
+    if says(SEC_PURPOSE).contains("prefetch") {
         return Load::Alone;
     }
     match dest {
@@ -60,8 +65,8 @@ fn without_metadata(headers: &HeaderMap) -> Load {
 /// have all the time in the world; `Upgrade-Insecure-Requests` and `Sec-Fetch-*` are said by browsers alone.
 pub fn is_browsers_navigation(headers: &HeaderMap) -> bool {
     headers.get(header::UPGRADE_INSECURE_REQUESTS).is_some_and(|value| value == "1")
-        || headers.get("sec-fetch-mode").is_some_and(|value| value == "navigate")
-        || headers.get("sec-fetch-dest").is_some_and(|value| value == "document")
+        || headers.get(SEC_FETCH_MODE).is_some_and(|value| value == "navigate")
+        || headers.get(SEC_FETCH_DEST).is_some_and(|value| value == "document")
 }
 
 /// A page's URL without query and fragment, which is what a Referer and a navigation are compared by.

@@ -7,37 +7,43 @@ use super::upload::RequestBody;
 use super::{Error, WebSocket};
 use crate::policy::target::{Origin, Target};
 
-/// Fields about one connection, whatever `Connection` says of them.
-const HOP_BY_HOP: [HeaderName; 9] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("http2-settings"),
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+/// Whether a field is about one connection, whatever `Connection` says of it.
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "http2-settings"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
 
-/// Fields by which some servers choose another page or host than the one that was decided on (C3 of the known ways round). A client of
-/// a forward proxy has no use for them.
-static REROUTING: [HeaderName; 10] = [
-    HeaderName::from_static("x-original-url"),
-    HeaderName::from_static("x-rewrite-url"),
-    HeaderName::from_static("x-original-host"),
-    HeaderName::from_static("x-host"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-forwarded-prefix"),
-    HeaderName::from_static("x-forwarded-path"),
-    HeaderName::from_static("x-forwarded-uri"),
-    header::FORWARDED,
-];
+/// Whether some servers choose another page or host by a field than the one that was decided on (C3 of the known ways round). A client
+/// of a forward proxy has no use for them.
+fn is_rerouting(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "x-original-url"
+            | "x-rewrite-url"
+            | "x-original-host"
+            | "x-host"
+            | "x-forwarded-host"
+            | "x-forwarded-server"
+            | "x-forwarded-prefix"
+            | "x-forwarded-path"
+            | "x-forwarded-uri"
+            | "forwarded"
+    )
+}
 
 /// The fields of a request that will not go on, since a server could choose another page by them.
-pub fn rerouting(headers: &HeaderMap) -> impl Iterator<Item = &'static str> + use<'_> {
-    REROUTING.iter().filter(|name| headers.contains_key(*name)).map(HeaderName::as_str)
+pub fn rerouting(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.keys().filter(|name| is_rerouting(name)).map(HeaderName::as_str)
 }
 
 /// How a request names its target on a connection.
@@ -60,14 +66,10 @@ pub(super) fn towards_origin(
 ) -> Result<Request<RequestBody>, Error> {
     let websocket = request.extensions().get::<WebSocket>().is_some();
     let headers = request.headers_mut();
-    remove_hop_by_hop(headers);
+    // hyper sends no trailers that it was not told of; those of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
+    remove_hop_by_hop_and(headers, |name| is_rerouting(name) || *name == header::TRAILER);
     if websocket {
         switch_to_websocket(headers);
-    }
-    // hyper sends no trailers that it was not told of; those of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
-    headers.remove(header::TRAILER);
-    for name in &REROUTING {
-        headers.remove(name);
     }
     let host = headers.remove(header::HOST);
     if !matches!(form, Form::Http2) {
@@ -94,15 +96,25 @@ pub fn switch_to_websocket(headers: &mut HeaderMap) {
 /// Host as the client spells it, where only case and a default port differ from what was decided on. A final dot or another spelling
 /// of an address is brought into form, since servers may know another site by it.
 fn spelt_by_client(host: Option<HeaderValue>, origin: &Origin) -> Result<HeaderValue, Error> {
-    let decided = origin.authority();
-    let with_port = format!("{}:{}", origin.host, origin.port);
-    let same = |host: &HeaderValue| {
-        [&decided, &with_port].iter().any(|spelling| host.as_bytes().eq_ignore_ascii_case(spelling.as_bytes()))
-    };
-    match host.filter(same) {
+    match host.filter(|host| is_spelling(host.as_bytes(), origin)) {
         Some(host) => Ok(host),
-        None => HeaderValue::try_from(decided).map_err(|error| Error::Protocol(Box::new(error))),
+        None => HeaderValue::try_from(origin.authority()).map_err(|error| Error::Protocol(Box::new(error))),
     }
+}
+
+/// Whether a Host field is the origin's, with or without a port that goes without saying, in whatever case.
+fn is_spelling(host: &[u8], origin: &Origin) -> bool {
+    let name = origin.host.as_str().as_bytes();
+    let (open, close): (&[u8], &[u8]) = if name.contains(&b':') { (b"[", b"]") } else { (b"", b"") };
+    let Some((spelt, port)) = host.strip_prefix(open).and_then(|rest| rest.split_at_checked(name.len())) else {
+        return false;
+    };
+    let is_port = match port.strip_prefix(close) {
+        Some(b"") => origin.port == origin.scheme.default_port(),
+        Some([b':', digits @ ..]) => digits == origin.port.to_string().as_bytes(),
+        _ => false,
+    };
+    spelt.eq_ignore_ascii_case(name) && is_port
 }
 
 fn absolute(target: &Target) -> Result<Uri, Error> {
@@ -117,41 +129,47 @@ fn absolute(target: &Target) -> Result<Uri, Error> {
 /// This instance in `Via` (RFC 9110 §7.6.3). The pseudonym is made anew at each start, so that a request that comes back is known, and
 /// two of these proxies in a row are no loop.
 #[derive(Clone, Debug)]
-pub struct Pseudonym(String);
+pub struct Pseudonym {
+    name: String,
+    /// What it adds to `Via` for a message in HTTP/1.0, 1.1 and 2.
+    via: [HeaderValue; 3],
+}
 
 impl Pseudonym {
     pub(super) fn new() -> Pseudonym {
         // The random end of a version 7 UUID; its beginning is the time.
         let random = uuid::Uuid::now_v7().as_u128() as u32;
-        Pseudonym(format!("robots-proxy-{random:08x}"))
+        let name = format!("robots-proxy-{random:08x}");
+        let via = ["1.0", "1.1", "2"].map(|protocol| {
+            HeaderValue::try_from(format!("{protocol} {name}")).expect("a version and a token are a header value")
+        });
+        Pseudonym { name, via }
     }
 
     /// Adds this proxy to `Via`.
     pub fn add_via(&self, headers: &mut HeaderMap, version: Version) {
-        let protocol = match version {
-            Version::HTTP_2 => "2",
-            Version::HTTP_10 => "1.0",
-            _ => "1.1",
+        let [http_1_0, http_1_1, http_2] = &self.via;
+        let value = match version {
+            Version::HTTP_2 => http_2,
+            Version::HTTP_10 => http_1_0,
+            _ => http_1_1,
         };
-        if let Ok(value) = HeaderValue::try_from(format!("{protocol} {}", self.0)) {
-            headers.append(header::VIA, value);
-        }
+        headers.append(header::VIA, value.clone());
     }
 
     /// Whether a request has been through this proxy before.
     pub fn is_in(&self, headers: &HeaderMap) -> bool {
         let fields = headers.get_all(header::VIA).iter().filter_map(|value| value.to_str().ok());
         let mut hops = fields.flat_map(|value| value.split(','));
-        hops.any(|hop| hop.split_ascii_whitespace().nth(1).is_some_and(|name| name.eq_ignore_ascii_case(&self.0)))
+        hops.any(|hop| hop.split_ascii_whitespace().nth(1).is_some_and(|name| name.eq_ignore_ascii_case(&self.name)))
     }
 
     /// The answer as it goes to the client.
     pub fn towards_client<B>(&self, response: &mut Response<B>) {
         let version = response.version();
         let headers = response.headers_mut();
-        remove_hop_by_hop(headers);
         // Another protocol or host for the same pages would lead the client past the proxy (RFC 7838).
-        headers.remove(header::ALT_SVC);
+        remove_hop_by_hop_and(headers, |name| *name == header::ALT_SVC);
         self.add_via(headers, version);
     }
 }
@@ -162,17 +180,16 @@ pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
     te.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
-/// Removes the fields that are about one connection, those that `Connection` names included.
-fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
+/// Removes the fields that are about one connection, those that `Connection` names included, and others. The fields that are there are
+/// looked at, once; there are fewer of them than of those that may not be.
+fn remove_hop_by_hop_and(headers: &mut HeaderMap, others: impl Fn(&HeaderName) -> bool) {
     let trailers = takes_trailers(headers);
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    let mut gone: Vec<HeaderName> =
+        headers.keys().filter(|&name| is_hop_by_hop(name) || others(name)).cloned().collect();
+    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = options.flat_map(|value| value.split(',')).map(str::trim);
+    gone.extend(named.filter(|name| !matches!(*name, "close" | "keep-alive")).filter_map(|name| name.parse().ok()));
+    for name in gone {
         headers.remove(name);
     }
     if trailers {
@@ -241,12 +258,12 @@ mod tests {
     #[test]
     fn rfc9110_7_6_3_a_request_that_comes_back_is_known_by_its_pseudonym() {
         let (own, other) = (Pseudonym::new(), Pseudonym::new());
-        assert_ne!(own.0, other.0);
+        assert_ne!(own.name, other.name);
         let mut headers = HeaderMap::new();
         headers.append(header::VIA, HeaderValue::from_static("1.0 fred, HTTP/1.1 p.example.net (Apache/1.1)"));
         other.add_via(&mut headers, Version::HTTP_2);
         assert!(!own.is_in(&headers) && other.is_in(&headers));
-        headers.insert(header::VIA, HeaderValue::try_from(format!("1.1 a.test, 2 {} (x),1.1 b", own.0)).unwrap());
+        headers.insert(header::VIA, HeaderValue::try_from(format!("1.1 a.test, 2 {} (x),1.1 b", own.name)).unwrap());
         assert!(own.is_in(&headers));
     }
 }
