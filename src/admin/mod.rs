@@ -127,10 +127,6 @@ impl Admin {
                 accepted = listener.accept() => accepted,
                 () = stop.cancelled() => return,
             };
-            let Ok(accepted) = accepted.inspect_err(|error| tracing::warn!(%error, "cannot accept a viewer")) else {
-                clock::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
             let (admin, router, stop) = (Arc::clone(&self), router.clone(), stop.clone());
             tokio::spawn(async move {
                 let served = tokio::select! {

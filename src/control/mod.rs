@@ -91,11 +91,10 @@ impl Socket {
     /// Answers questions until the proxy stops.
     pub async fn serve(self, proxy: Arc<Proxy>) {
         loop {
-            let accepted = tokio::select! {
-                accepted = self.0.listener.accept() => accepted,
+            let stream = tokio::select! {
+                stream = self.0.accept() => stream,
                 () = proxy.pipeline.stopping.cancelled() => return,
             };
-            let Ok((stream, _)) = accepted else { continue };
             let proxy = Arc::clone(&proxy);
             tokio::spawn(async move {
                 if let Err(error) = converse(stream, &proxy).await {

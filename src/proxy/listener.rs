@@ -5,7 +5,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
@@ -37,9 +36,6 @@ pub struct Proxy {
     pub interception: Interception,
 }
 
-/// After a failure to accept (out of file descriptors, mostly) the next try comes this much later.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Requests at once on one HTTP/2 connection; hyper's own default, written down because it bounds what a client may make us hold.
 /// Inside a tunnel they are all for one host. A client that speaks HTTP/2 to the proxy itself has room for the other hosts beside a
 /// hundred that wait for one.
@@ -56,21 +52,13 @@ impl Proxy {
         let stopping = self.pipeline.stopping.clone();
         loop {
             let permit = self.pipeline.limits.connection().await;
-            let accepted = tokio::select! {
+            let Accepted { stream, address, entrance } = tokio::select! {
                 accepted = listener.accept() => accepted,
                 () = stopping.cancelled() => return,
             };
-            match accepted {
-                Ok(Accepted { stream, address, entrance }) => {
-                    let connection = Arc::new(self.pipeline.limits.accepted(permit));
-                    let client = Client { address, entrance: Arc::new(entrance), tunnel: None, connection };
-                    self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
-                    clock::sleep(ACCEPT_PAUSE).await;
-                }
-            }
+            let connection = Arc::new(self.pipeline.limits.accepted(permit));
+            let client = Client { address, entrance: Arc::new(entrance), tunnel: None, connection };
+            self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client));
         }
     }
 
@@ -139,7 +127,7 @@ impl Proxy {
             if ambiguous.load(Ordering::Relaxed) == nth {
                 request.extensions_mut().insert(Ambiguous { nth });
             }
-            // hyper moves the future about, and it is large; a box is not.
+            // hyper keeps room for the future in each connection, idle ones too; it is large, and a box is not.
             Box::pin(async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) })
         });
         let limits = self.pipeline.limits.settings();

@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use super::stream::Stream;
+use crate::clock;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,8 +120,17 @@ impl Listener {
         })
     }
 
-    /// The next client.
-    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+    /// The next client. A failure to accept is told of, and the next try comes a little later.
+    pub(crate) async fn accept(&self) -> Accepted {
+        loop {
+            match self.try_accept().await {
+                Ok(accepted) => return accepted,
+                Err(error) => pause_after(error).await,
+            }
+        }
+    }
+
+    async fn try_accept(&self) -> io::Result<Accepted> {
         match &self.0 {
             Socket::Tcp { listener, is_tls } => {
                 let (stream, address) = listener.accept().await?;
@@ -131,7 +142,7 @@ impl Listener {
                 Ok(Accepted { stream: Box::new(stream), address, entrance })
             }
             Socket::Unix(socket) => {
-                let (stream, _) = socket.listener.accept().await?;
+                let stream = socket.accept().await;
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 Ok(Accepted { stream: Box::new(stream), address, entrance: Listen::Unix(socket.path.clone()) })
             }
@@ -139,11 +150,18 @@ impl Listener {
     }
 }
 
+/// What cannot be accepted now (out of file descriptors, mostly) cannot in the next instant either.
+async fn pause_after(error: io::Error) {
+    tracing::warn!(%error, "cannot accept a client; raise the limit of open files if this goes on");
+    clock::sleep(ACCEPT_PAUSE).await;
+}
+
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// A Unix socket for the user of this process alone. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct PrivateSocket {
-    /// What accepts.
-    pub listener: UnixListener,
+    listener: UnixListener,
     path: PathBuf,
 }
 
@@ -171,6 +189,16 @@ impl PrivateSocket {
         std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&temporary, path)?;
         Ok(PrivateSocket { listener, path: path.to_owned() })
+    }
+
+    /// The next client, as with [`Listener`].
+    pub(crate) async fn accept(&self) -> UnixStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => return stream,
+                Err(error) => pause_after(error).await,
+            }
+        }
     }
 }
 
