@@ -15,7 +15,8 @@ use indicatif::ProgressBar;
 
 use super::filter::Filter;
 use super::format::Printer;
-use super::read::{Bad, Logs};
+use super::print_records;
+use super::read::{LINE_MAX, Logs};
 use super::record::Record;
 use crate::audit;
 use crate::clock;
@@ -24,9 +25,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// So many records are shown of what is there already, as tail does.
 const SHOWN_FIRST: usize = 10;
-
-/// Far beyond the longest record.
-const LINE_MAX: usize = 4 << 20;
 
 struct Followed<'a> {
     path: &'a Path,
@@ -119,19 +117,6 @@ impl<'a> Followed<'a> {
 }
 
 fn show_rotated<W: Write>(files: &[PathBuf], filter: &Filter, printer: &mut Printer<W>) -> anyhow::Result<()> {
-    let mut bad = Bad::default();
-    Logs::rotated(files).each(
-        &ProgressBar::hidden(),
-        |at, line| match Record::read(line) {
-            Some(record) if filter.admits(&record) => printer.print(&record, line),
-            Some(_) => Ok(()),
-            None => {
-                bad.add(at);
-                Ok(())
-            }
-        },
-        |_| {},
-    )?;
-    bad.tell();
+    print_records(Logs::rotated(files), &ProgressBar::hidden(), filter, printer)?.tell();
     Ok(())
 }

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 
 use self::filter::Filter;
 use self::format::{Format, Printer};
 use self::read::{Bad, Logs};
-use self::record::Record;
 use self::summary::Summary;
 
 /// `audit`.
@@ -110,16 +110,29 @@ async fn show(config: Option<&Path>, options: &Show) -> anyhow::Result<()> {
 }
 
 fn print<W: Write>(logs: Logs, filter: &Filter, mut printer: Printer<W>) -> anyhow::Result<()> {
-    let bad = each_record(logs, true, filter, |record, line| printer.print(record, line))?;
+    let bar = logs.bar(true);
+    let bad = print_records(logs, &bar, filter, &mut printer)?;
     printer.flush()?;
     bad.tell();
     Ok(())
 }
 
+fn print_records<W: Write>(
+    logs: Logs,
+    bar: &ProgressBar,
+    filter: &Filter,
+    printer: &mut Printer<W>,
+) -> anyhow::Result<Bad> {
+    logs.records(bar, |record, line| if filter.admits(&record) { printer.print(&record, line) } else { Ok(()) })
+}
+
 fn summarise(logs: Logs, options: &Show, mut out: impl Write) -> anyhow::Result<()> {
     let mut summary = Summary::default();
-    let bad = each_record(logs, false, &options.filter, |record, _| {
-        summary.add(record);
+    let bar = logs.bar(false);
+    let bad = logs.records(&bar, |record, _| {
+        if options.filter.admits(&record) {
+            summary.add(&record);
+        }
         Ok(())
     })?;
     match options.json {
@@ -129,29 +142,4 @@ fn summarise(logs: Logs, options: &Show, mut out: impl Write) -> anyhow::Result<
     out.flush()?;
     bad.tell();
     Ok(())
-}
-
-/// Shows the records that are meant, each with its line, and returns the lines that are none.
-fn each_record(
-    logs: Logs,
-    prints_lines: bool,
-    filter: &Filter,
-    mut show: impl FnMut(&Record<'_>, &[u8]) -> anyhow::Result<()>,
-) -> anyhow::Result<Bad> {
-    let (mut bad, mut unfinished) = (Bad::default(), Bad::default());
-    let bar = logs.bar(prints_lines);
-    logs.each(
-        &bar,
-        |at, line| match Record::read(line) {
-            Some(record) if filter.admits(&record) => show(&record, line),
-            Some(_) => Ok(()),
-            None => {
-                bad.add(at);
-                Ok(())
-            }
-        },
-        |at| unfinished.add(at),
-    )?;
-    bad.also(unfinished);
-    Ok(bad)
 }

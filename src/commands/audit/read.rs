@@ -12,11 +12,12 @@ use anyhow::Context;
 use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::record::Record;
 use crate::audit;
 use crate::config::Loaded;
 
 /// Far beyond the longest record; what is longer is none.
-const LINE_MAX: u64 = 4 << 20;
+pub(super) const LINE_MAX: usize = 4 << 20;
 
 /// Below that, reading is done before anybody wonders.
 const BAR_FROM: u64 = 64 << 20;
@@ -95,6 +96,28 @@ impl Logs {
         ProgressBar::new(total).with_style(style.expect("a template of known keys"))
     }
 
+    /// Shows every record with its line, and returns the lines that are none. One that is unfinished is none.
+    pub(super) fn records(
+        self,
+        bar: &ProgressBar,
+        mut show: impl FnMut(Record<'_>, &[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Bad> {
+        let (mut bad, mut unfinished) = (Bad::default(), Bad::default());
+        self.each(
+            bar,
+            |at, line| match Record::read(line) {
+                Some(record) => show(record, line),
+                None => {
+                    bad.add(at);
+                    Ok(())
+                }
+            },
+            |at| unfinished.add(at),
+        )?;
+        bad.also(unfinished);
+        Ok(bad)
+    }
+
     /// Shows every line, without its newline. One that has none, or is too long, is shown to `unfinished`.
     pub(super) fn each(
         self,
@@ -146,7 +169,7 @@ fn each_line(
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
-        let came = reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+        let came = reader.by_ref().take(LINE_MAX as u64).read_until(b'\n', &mut line);
         if came.with_context(|| format!("cannot read {name} beyond line {number}"))? == 0 {
             return Ok(());
         }
@@ -170,13 +193,13 @@ pub(super) struct Bad {
 }
 
 impl Bad {
-    pub(super) fn add(&mut self, at: At<'_>) {
+    fn add(&mut self, at: At<'_>) {
         self.count += 1;
         self.first.get_or_insert_with(|| at.to_string());
     }
 
     /// These as well.
-    pub(super) fn also(&mut self, other: Bad) {
+    fn also(&mut self, other: Bad) {
         self.count += other.count;
         self.first = self.first.take().or(other.first);
     }

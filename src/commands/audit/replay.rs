@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::super::{MISUSED, evidence};
-use super::read::{Bad, Logs};
+use super::read::Logs;
 use super::record::Record;
 use crate::config::Loaded;
 use crate::policy::decision;
@@ -54,20 +54,7 @@ pub(super) fn run(config: Option<&Path>, options: &Replay) -> anyhow::Result<Exi
         without_body: 0,
         without_rules: 0,
     };
-    let (mut bad, mut unfinished) = (Bad::default(), Bad::default());
-    logs.each(
-        &bar,
-        |at, line| match Record::read(line) {
-            Some(record) => replaying.record(record),
-            None => {
-                bad.add(at);
-                Ok(())
-            }
-        },
-        |at| unfinished.add(at),
-    )?;
-    bad.also(unfinished);
-    bad.tell();
+    logs.records(&bar, |record, _| replaying.record(record))?.tell();
     let Replaying { mut out, same, differ, without_body, without_rules, .. } = replaying;
     writeln!(
         out,
