@@ -29,7 +29,10 @@ pub enum Load {
 
 // Made once: a name that is given as text is read anew for each request.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// What a browser wants it for (W3C Fetch Metadata).
+pub const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
 const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
 
 /// What a request is to a page, as far as its header tells.

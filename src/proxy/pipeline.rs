@@ -225,7 +225,7 @@ impl Pipeline {
         let (headers, target) = (request.headers(), &asked.target);
         let load = requisite::load(headers, target.origin.scheme);
         Arrival {
-            visitor: Visitor::new(client.user(headers).as_deref(), client.address.ip(), &asked.identity.token),
+            visitor: Visitor::new(asked.user.as_deref(), client.address.ip(), &asked.identity.token),
             host: target.origin.host.clone(),
             gap: self.gap(decision),
             patience: self.queue.settings().patience(headers),

@@ -13,6 +13,7 @@ use crate::audit::Record;
 use crate::auth::Auth;
 use crate::policy::enforcement::{Enforcement, Exception, Mode};
 use crate::policy::identity::{self, Asking, Identity};
+use crate::policy::requisite::SEC_FETCH_DEST;
 use crate::policy::target::Target;
 
 /// The terms in force.
@@ -48,7 +49,7 @@ impl Terms {
         let user = client.user(headers);
         let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
         record.client_said(user_agent.as_deref(), user.as_deref());
-        record.wanted_for(headers.get("sec-fetch-dest").and_then(|dest| dest.to_str().ok()));
+        record.wanted_for(headers.get(SEC_FETCH_DEST).and_then(|dest| dest.to_str().ok()));
         let asking = Asking {
             user: user.as_deref(),
             client: client.address.ip(),
@@ -60,7 +61,7 @@ impl Terms {
         record.identified(&identity);
         let enforcement = Enforcement::of(&identity, asking.host, self.mode, &self.exceptions);
         record.enforced(&enforcement);
-        let asked = Asked { identity, target, enforcement };
+        let asked = Asked { user, identity, target, enforcement };
         if let Err(unidentified) = identity::admit(&self.identity, &asked.identity) {
             asked.enforce(unidentified.into(), record)?;
         }
@@ -70,6 +71,8 @@ impl Terms {
 
 /// Who asks for what, and what is enforced on it.
 pub(super) struct Asked {
+    /// The user name given to the proxy.
+    pub(super) user: Option<String>,
     pub(super) identity: Identity,
     pub(super) target: Target,
     pub(super) enforcement: Enforcement,
