@@ -14,7 +14,7 @@ use super::support::origin::{Origin, Reply};
 use super::support::program::{self, Serving};
 use super::support::proxy::Proxy;
 use super::support::wire::Wire;
-use super::support::{authority, in_time};
+use super::support::{authority, in_time, until};
 
 const RULES: &str = "User-agent: *\nDisallow: /private/";
 
@@ -38,7 +38,9 @@ async fn status(serving: &Serving, arguments: &[&str]) -> String {
 
 fn records(folder: &Path, file: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    // A line that is being written has no end yet.
+    let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Requests of each client under load.
@@ -214,6 +216,9 @@ async fn a_bad_file_changes_nothing_and_says_why() {
     }
     assert_eq!(status(&serving, &["http://b.test/private/4"]).await, "200");
     assert!(!home.path().join("elsewhere").exists());
+    // The client may have its answer before the record of it is in the file.
+    let last = || records(home.path(), "audit.jsonl").pop();
+    until("the record", || last().filter(|record| record["decision"] == "observe")).await;
     // logrotate moves the file and sends SIGHUP, whatever the configuration is like.
     std::fs::rename(home.path().join("audit.jsonl"), home.path().join("audit.jsonl.1")).unwrap();
     write("mode = \n");
