@@ -27,6 +27,7 @@ mod forwarding;
 mod handshakes;
 mod holds;
 mod identity;
+mod instructions;
 mod line;
 mod listeners;
 mod malformed;

@@ -37,8 +37,14 @@ pub(crate) fn folder(config: &str) -> TempDir {
 
 /// The program, at home in this folder and knowing nothing of the real one.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_robots-proxy"));
-    command.args(arguments).current_dir(folder).env_clear().env("HOME", folder);
+    let mut command = at_home(folder, env!("CARGO_BIN_EXE_robots-proxy"));
+    command.args(arguments);
+    command
+}
+
+fn at_home(folder: &Path, program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_clear().env("HOME", folder);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
@@ -68,16 +74,17 @@ impl Serving {
     /// The same, with files that may grow to so many blocks of 512 octets: beyond that a write fails, as on a full disk.
     pub(crate) async fn start_limited(folder: &Path, blocks: u32, arguments: &[&str]) -> Serving {
         let program = command(folder, &[&["serve"], arguments].concat());
-        let mut limited = Command::new("sh");
+        let mut limited = at_home(folder, "sh");
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
         limited.arg("-c").arg(script).arg(program.as_std().get_program()).args(program.as_std().get_args());
-        limited
-            .current_dir(folder)
-            .env_clear()
-            .env("HOME", folder)
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Serving::of(limited).await
+    }
+
+    /// Another build of it, run by another program and with a single worker thread.
+    pub(crate) async fn start_under(folder: &Path, [under, options @ ..]: &[&str; 3], program: &Path) -> Serving {
+        let mut command = at_home(folder, under);
+        command.args(options).arg(program).arg("serve").env("TOKIO_WORKER_THREADS", "1");
+        Serving::of(command).await
     }
 
     async fn of(mut command: Command) -> Serving {

@@ -1,5 +1,6 @@
 //! A bare socket to the proxy: for what no decent client sends, and for when an octet comes.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -39,8 +40,13 @@ impl Wire {
 
     /// TLS inside the tunnel.
     pub(crate) async fn tls(self, proxy: &Proxy, name: &str, alpn: &[&[u8]]) -> Wire<TlsStream<TcpStream>> {
+        self.tls_trusting(&proxy.ca(), name, alpn).await
+    }
+
+    /// The same for a proxy with this CA.
+    pub(crate) async fn tls_trusting(self, ca: &Path, name: &str, alpn: &[&[u8]]) -> Wire<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(proxy.ca()).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
