@@ -1,0 +1,1 @@
+"""The proxy beside its peers; see ../run."""
