@@ -5,17 +5,21 @@
 //! waits to be written is bounded. A disk that is full, read-only or slow costs nobody an answer: it is logged once, counted, and
 //! tried again, and until then copies live in memory.
 
+mod known;
 mod tables;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use redb::Database;
 
+use self::known::Known;
 use self::tables::Change;
+use self::waiting::Waiting;
 use super::copy::Copy;
 use super::state::ToKeep;
 use crate::clock;
@@ -43,7 +47,6 @@ pub const FILE: &str = "copies.redb";
 pub struct Store {
     shared: Arc<Shared>,
     /// `None` only while the store is dropped.
-    queue: Option<mpsc::SyncSender<Message>>,
     writer: Option<thread::JoinHandle<()>>,
 }
 
@@ -51,15 +54,12 @@ pub struct Store {
 struct Shared {
     path: PathBuf,
     limits: Limits,
+    waiting: Waiting,
+    known: Known,
     /// `None` while it cannot be opened.
     database: Mutex<Option<Arc<Database>>>,
     healthy: AtomicBool,
     failures: AtomicU64,
-}
-
-enum Message {
-    Change(Change),
-    Flush(mpsc::Sender<()>),
 }
 
 /// Why the store cannot be opened.
@@ -81,11 +81,9 @@ pub enum StoreError {
 /// Memory that the database may use for pages.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// Changes that may wait for the disk; beyond that they are counted as lost, and the copy is fetched again after a restart.
-const WAITING_MAX: usize = 1000;
-
-/// Changes written in one transaction: one synchronisation with the disk for all of them.
-const BATCH_MAX: usize = 200;
+/// Between two transactions, so that a crawl writes its copies some hundred at a time: what a crash costs at most, beside the transaction
+/// under way. The second that Redis allows itself by default (`appendfsync everysec`); such a copy is fetched once more.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// After a failure, or while another process has it, the file is left alone for this long.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -117,22 +115,27 @@ impl Store {
         let shared = Arc::new(Shared {
             path,
             limits,
+            waiting: Waiting::default(),
+            known: Known::default(),
             database: Mutex::new(database),
             healthy,
             failures: AtomicU64::new(failed),
         });
-        let (queue, messages) = mpsc::sync_channel(WAITING_MAX);
         let writing = Arc::clone(&shared);
-        let spawned = thread::Builder::new().name("copies".into()).spawn(move || writing.write(&messages));
+        let spawned = thread::Builder::new().name("copies".into()).spawn(move || writing.write());
         let unusable =
             |error: std::io::Error| StoreError::Unusable { path: shared.path.clone(), reason: error.to_string() };
         let writer = Some(spawned.map_err(unusable)?);
-        Ok(Store { shared, queue: Some(queue), writer })
+        Ok(Store { shared, writer })
     }
 
     /// The copy of an origin, with its body; `None` also where the disk does not answer in time.
     pub(super) async fn load(&self, origin: &Origin) -> Option<(Copy, Vec<u8>)> {
-        let (shared, key) = (Arc::clone(&self.shared), origin.to_string());
+        let key = origin.to_string();
+        if !self.shared.known.may_hold(&key) {
+            return None;
+        }
+        let shared = Arc::clone(&self.shared);
         let reading = tokio::task::spawn_blocking(move || tables::load(&*shared.database()?, &key).ok().flatten());
         clock::timeout(READ_TIMEOUT, reading).await?.ok()?
     }
@@ -148,17 +151,14 @@ impl Store {
     }
 
     fn change(&self, change: Change) {
-        if self.queue.as_ref().is_none_or(|queue| queue.try_send(Message::Change(change)).is_err()) {
+        if !self.shared.waiting.push(change) {
             self.shared.failed("the disk is too slow for the copies that come in");
         }
     }
 
     /// Returns when all that was to be written has been, or has failed.
     pub fn flush(&self) {
-        let (sender, done) = mpsc::channel();
-        if self.queue.as_ref().is_some_and(|queue| queue.send(Message::Flush(sender)).is_ok()) {
-            let _ = done.recv();
-        }
+        self.shared.waiting.flush();
     }
 
     /// Whether the last try to write was a success.
@@ -180,7 +180,7 @@ impl Store {
 impl Drop for Store {
     /// Writes what waits, and closes the file, so that another process may open it.
     fn drop(&mut self) {
-        self.queue = None;
+        self.shared.waiting.close();
         if let Some(writer) = self.writer.take() {
             // A writer that panicked has said so itself.
             let _ = writer.join();
@@ -211,51 +211,71 @@ impl Shared {
     }
 
     /// Runs in the store's own thread until the store is dropped.
-    fn write(&self, messages: &mpsc::Receiver<Message>) {
+    fn write(&self) {
+        let _abandoned = Abandoned(&self.waiting);
+        if let Some(database) = self.database() {
+            self.learn(&database);
+        }
+        let mut earliest = clock::now();
         let mut leave_alone_until: Option<Instant> = None;
-        while let Ok(first) = messages.recv() {
-            let batch: Vec<Message> = std::iter::once(first).chain(messages.try_iter()).take(BATCH_MAX).collect();
-            let changes: Vec<&Change> = batch
-                .iter()
-                .filter_map(|message| match message {
-                    Message::Change(change) => Some(change),
-                    Message::Flush(_) => None,
-                })
-                .collect();
+        while let Some(batch) = self.waiting.take(earliest) {
             let now = clock::now();
-            if !changes.is_empty() && leave_alone_until.is_none_or(|until| now >= until) {
-                leave_alone_until = match self.apply(&changes) {
+            if !batch.changes.is_empty() && leave_alone_until.is_none_or(|until| now >= until) {
+                leave_alone_until = match self.apply(&batch.changes) {
                     Ok(Applied::Written) => None,
                     Ok(Applied::InUse) => Some(now + RETRY_AFTER),
                     Err(reason) => {
                         // After an error of the disk redb refuses further work until the file is opened anew.
                         self.set_database(None);
+                        self.known.unlearn();
                         self.failed(&reason);
                         Some(now + RETRY_AFTER)
                     }
                 };
+                earliest = clock::now() + PAUSE;
             }
-            for message in batch {
-                if let Message::Flush(done) = message {
-                    let _ = done.send(());
-                }
+            for waits in batch.asking {
+                let _ = waits.send(());
             }
         }
     }
 
-    fn apply(&self, changes: &[&Change]) -> Result<Applied, String> {
+    fn apply(&self, changes: &[Change]) -> Result<Applied, String> {
         let database = match self.database() {
             Some(database) => database,
             None => match open(&self.path) {
-                Ok(database) => Arc::new(database),
+                Ok(database) => self.take_up(Arc::new(database)),
                 Err(StoreError::InUse(_)) => return Ok(Applied::InUse),
                 Err(error) => return Err(error.to_string()),
             },
         };
-        self.set_database(Some(Arc::clone(&database)));
-        tables::apply(&database, changes, self.limits).map_err(|error| error.to_string())?;
+        let dropped = tables::apply(&database, changes, self.limits).map_err(|error| error.to_string())?;
+        let left = changes.iter().map(Change::leaves);
+        left.chain(dropped.iter().map(|key| (key.as_str(), false))).for_each(|(key, has)| self.known.change(key, has));
         self.worked();
         Ok(Applied::Written)
+    }
+
+    fn take_up(&self, database: Arc<Database>) -> Arc<Database> {
+        self.learn(&database);
+        self.set_database(Some(Arc::clone(&database)));
+        database
+    }
+
+    /// Reads which origins have a copy. Where that fails, each is looked up.
+    fn learn(&self, database: &Database) {
+        if let Ok(origins) = tables::origins(database) {
+            self.known.learn(origins);
+        }
+    }
+}
+
+/// The writer has ended, or panicked.
+struct Abandoned<'a>(&'a Waiting);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

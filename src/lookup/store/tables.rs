@@ -48,12 +48,12 @@ pub(super) enum Change {
     },
 }
 
-/// Makes changes, all or none.
-pub(super) fn apply(database: &Database, changes: &[&Change], limits: Limits) -> Result<(), redb::Error> {
+/// Makes changes, all or none; returns the origins whose copies had to go for that.
+pub(super) fn apply(database: &Database, changes: &[Change], limits: Limits) -> Result<Vec<String>, redb::Error> {
     let mut transaction = database.begin_write()?;
     // Opening after a crash takes no walk through the whole file then.
     transaction.set_quick_repair(true);
-    {
+    let dropped = {
         let mut tables = Tables::open(&transaction)?;
         for change in changes {
             match change {
@@ -61,10 +61,10 @@ pub(super) fn apply(database: &Database, changes: &[&Change], limits: Limits) ->
                 Change::Forget { key } => tables.forget(key)?,
             }
         }
-        tables.bound(limits)?;
-    }
+        tables.bound(limits)?
+    };
     transaction.commit()?;
-    Ok(())
+    Ok(dropped)
 }
 
 struct Tables<'txn> {
@@ -75,6 +75,16 @@ struct Tables<'txn> {
     bodies: Table<'txn, &'static str, &'static [u8]>,
     named: Table<'txn, &'static str, u64>,
     sums: Table<'txn, &'static str, u64>,
+}
+
+impl Change {
+    /// The origin, and whether it has a copy from then on.
+    pub(super) fn leaves(&self) -> (&str, bool) {
+        match self {
+            Change::Keep { key, .. } => (key, true),
+            Change::Forget { key } => (key, false),
+        }
+    }
 }
 
 impl<'txn> Tables<'txn> {
@@ -153,11 +163,14 @@ impl<'txn> Tables<'txn> {
         Ok(self.sums.get(BODY_BYTES)?.map_or(0, |sum| sum.value()))
     }
 
-    /// Drops the oldest copies and history beyond the limits. A body that a copy in force names stays.
-    fn bound(&mut self, limits: Limits) -> Result<(), redb::Error> {
+    /// Drops the oldest copies and history beyond the limits, and returns the origins of the copies. A body that a copy in force names
+    /// stays.
+    fn bound(&mut self, limits: Limits) -> Result<Vec<String>, redb::Error> {
+        let mut forgotten = Vec::new();
         while self.copies.len()? > limits.copies {
             let Some(oldest) = self.copies_by_age.first()?.map(|(age, _)| age.value().1.to_owned()) else { break };
             self.forget(&oldest)?;
+            forgotten.push(oldest);
         }
         while self.body_bytes()? > limits.body_bytes
             || self.history.len()? > limits.copies.saturating_mul(HISTORY_PER_COPY)
@@ -172,7 +185,7 @@ impl<'txn> Tables<'txn> {
                 self.unname(&copy)?;
             }
         }
-        Ok(())
+        Ok(forgotten)
     }
 }
 
@@ -231,6 +244,17 @@ pub(super) fn octets(database: &Database, sha256: &str) -> Result<Option<u64>, r
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The origins of all copies in force, from the smallest table that has them.
+pub(super) fn origins(database: &Database) -> Result<Vec<String>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let by_age = match transaction.open_table(COPIES_BY_AGE) {
+        Ok(by_age) => by_age,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    by_age.iter()?.map(|entry| Ok(entry?.0.value().1.to_owned())).collect()
 }
 
 /// All copies in force.

@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use super::super::Settings;
 use super::super::copy::{Judged, judge};
 use super::super::fetch::Fetched;
+use super::waiting::{BATCH_MAX, WAITING_MAX};
 use super::*;
 
 const MANY: Limits = Limits { copies: 1000, body_bytes: 1 << 20 };
@@ -118,4 +119,26 @@ fn a_store_belongs_to_one_process_at_a_time_and_is_taken_up_when_it_is_free() {
     drop(first);
     keep(&waiting, 2, "User-agent: *\nDisallow: /b", 200);
     assert_eq!(waiting.reader().unwrap().list().unwrap().len(), 1);
+}
+
+#[test]
+fn only_an_origin_that_has_a_copy_is_looked_for_on_disk() {
+    let (folder, store) = open(Limits { copies: 2, ..MANY });
+    let has = |store: &Store| -> Vec<usize> {
+        (0..4).filter(|&number| store.shared.known.may_hold(&origin(number).to_string())).collect()
+    };
+    store.flush();
+    assert!(has(&store).is_empty());
+    keep(&store, 0, "User-agent: *\nDisallow: /", 100);
+    keep(&store, 1, "User-agent: *\nDisallow: /", 101);
+    assert_eq!(has(&store), [0, 1]);
+    keep(&store, 2, "User-agent: *\nDisallow: /", 102);
+    assert_eq!(has(&store), [1, 2], "the oldest had to go");
+    store.forget(&origin(1));
+    store.flush();
+    assert_eq!(has(&store), [2]);
+    drop(store);
+    let again = Store::open(folder.path(), MANY).unwrap();
+    again.flush();
+    assert_eq!(has(&again), [2], "a restart knows it from the file");
 }
