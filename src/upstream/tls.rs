@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use rustls::{CipherSuite, ClientConfig, ConfigBuilder, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -161,7 +161,10 @@ pub(super) fn connector(roots: &Arc<RootCertStore>, protocols: &[&[u8]]) -> Resu
 }
 
 fn trusting(roots: &Arc<RootCertStore>) -> Result<Builder, SetupError> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    // AES-128 first, as browsers offer it: its handshakes hash with SHA-256, for which processors have instructions, and not SHA-384.
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(Arc::clone(roots)))
 }
 
