@@ -199,5 +199,10 @@ pub fn no_evidence(robots_url: String, wall: SystemTime) -> Evidence {
 }
 
 fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    octets
+        .iter()
+        .flat_map(|octet| [octet >> 4, octet & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }
