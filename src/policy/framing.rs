@@ -3,8 +3,8 @@
 //! hyper reads requests, and does so strictly. One thing it mends without telling: of a request with both Content-Length and
 //! Transfer-Encoding it drops the length (RFC 9112 §6.1 permits that). Such a request is how one is hidden inside another, and no
 //! decent client sends it, so it shall be refused; but once hyper has it nobody can tell any more. So the octets are followed on their
-//! way to hyper, by its own parser, only to see the heads as they were sent. Where this here and hyper could ever differ it gives up
-//! and follows no more: nothing is decided by it but that one refusal, and behind it requests are written anew from what hyper read.
+//! way to hyper, only to see the heads as they were sent. Where this here and hyper could ever differ it gives up and follows no more:
+//! nothing is decided by it but that one refusal, and behind it requests are written anew from what hyper read.
 
 use http::{HeaderMap, header};
 
@@ -52,9 +52,6 @@ pub fn is_understood(headers: &HeaderMap) -> bool {
         (Some(_), Some(_)) => false,
     }
 }
-
-/// As many as hyper takes.
-const HEADERS_MAX: usize = 100;
 
 /// Longer heads hyper refuses, with its largest buffer.
 const HEAD_MAX: usize = 1024 * 1024;
@@ -155,31 +152,44 @@ enum Framed {
     Wrongly,
 }
 
-/// The length of a head, 0 where it is not whole, and how its body ends; `None` where it is no head.
+/// The length of a head, 0 where it is not whole, and how its body ends; `None` where it is no head. Looked through by hand: most of
+/// it does not matter here, and what hyper's parser would refuse, hyper refuses.
 fn parse(head: &[u8]) -> Option<(usize, Framed)> {
-    let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut fields);
-    let length = match request.parse(head).ok()? {
-        httparse::Status::Complete(length) => length,
-        httparse::Status::Partial => return Some((0, Framed::Nothing)),
-    };
+    let (mut start, mut is_request_line) = (0, true);
     let (mut length_field, mut is_coded) = (None, false);
-    for field in request.headers.iter() {
-        match field.name.len() {
-            14 if field.name.eq_ignore_ascii_case("content-length") => {
-                length_field = length_field.or(Some(field.value))
+    for end in memchr::memchr_iter(b'\n', head) {
+        let line = head[start..end].strip_suffix(b"\r").unwrap_or(&head[start..end]);
+        start = end + 1;
+        match line {
+            // The parser skips empty lines in front of a request.
+            [] if is_request_line => {}
+            _ if is_request_line => {
+                is_request_line = false;
+                if !(line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0")) {
+                    return None;
+                }
             }
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => is_coded = true,
+            [] => return Some((start, framed(length_field, is_coded))),
+            [b'c' | b'C', ..] => length_field = length_field.or_else(|| value_of(line, b"content-length")),
+            [b't' | b'T', ..] => is_coded |= value_of(line, b"transfer-encoding").is_some(),
             _ => {}
         }
     }
-    let framed = match (length_field, is_coded) {
+    Some((0, Framed::Nothing))
+}
+
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (named, value) = line.split_at_checked(name.len())?;
+    value.strip_prefix(b":").filter(|_| named.eq_ignore_ascii_case(name))
+}
+
+fn framed(length_field: Option<&[u8]>, is_coded: bool) -> Framed {
+    match (length_field, is_coded) {
         (Some(_), true) => Framed::Both,
         (None, true) => Framed::Chunks,
         (None, false) => Framed::Nothing,
         (Some(first), false) => number(first).map_or(Framed::Wrongly, Framed::Length),
-    };
-    Some((length, framed))
+    }
 }
 
 fn number(text: &[u8]) -> Option<u64> {
