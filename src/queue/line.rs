@@ -104,6 +104,11 @@ impl Lines {
         self.by_key.iter().filter_map(|(key, line)| Some((key, line.longest, line.previous_start?)))
     }
 
+    /// Whether there is no line at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
     pub(super) fn contains(&self, key: &LineKey) -> bool {
         self.by_key.contains_key(key)
     }

@@ -64,6 +64,11 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// The line that it would join.
+    fn line(&self, settings: &Settings) -> LineKey {
+        LineKey::new(&self.host, (settings.shared == Shared::Bot).then(|| self.visitor.bot()))
+    }
+
     fn navigation(&self) -> Option<(Visitor, String)> {
         self.page.clone().map(|page| (self.visitor.clone(), page))
     }
@@ -123,16 +128,14 @@ impl Queue {
     /// The line is full, or the turn would come too late, as known on arrival.
     pub fn arrive(self: &Arc<Self>, arrival: &Arrival) -> Result<Place, Refused> {
         let (settings, now) = (self.settings(), clock::now());
-        let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
         let way = match arrival.gap {
             Some(gap) => match self.budget(&settings, arrival, gap, now) {
                 Some(places) => Way::AsRequisite(places),
-                None => self.line_up(&settings, &key, gap, arrival.patience, now)?,
+                None => self.line_up(&settings, arrival, gap, now)?,
             },
             None => Way::Past,
         };
-        let (deadline, navigation) = (now + arrival.patience, arrival.navigation());
-        let place = Place { queue: Arc::clone(self), key, way, joined: now, deadline, permit: None, navigation };
+        let place = self.place(arrival, way, now, now + arrival.patience);
         place.check_hold(now)?;
         Ok(place)
     }
@@ -147,7 +150,7 @@ impl Queue {
         let Some(gap) = arrival.gap.filter(|gap| self.budget(&settings, arrival, *gap, now).is_none()) else {
             return Ok(Duration::ZERO);
         };
-        let key = LineKey::new(&arrival.host, (settings.shared == Shared::Bot).then(|| arrival.visitor.bot()));
+        let key = arrival.line(&settings);
         let state = &mut *self.lock();
         let held_until = state.holds.until(&arrival.host, now);
         let among = |lines: &Lines| lines.predict(&key, gap, held_until, now);
@@ -163,9 +166,12 @@ impl Queue {
     /// A place for a request that nothing stops.
     pub fn free(self: &Arc<Self>, arrival: &Arrival) -> Place {
         let now = clock::now();
-        let key = LineKey::new(&arrival.host, None);
-        let navigation = arrival.navigation();
-        Place { queue: Arc::clone(self), key, way: Way::Free, joined: now, deadline: now, permit: None, navigation }
+        self.place(arrival, Way::Free, now, now)
+    }
+
+    fn place(self: &Arc<Self>, arrival: &Arrival, way: Way, joined: Instant, deadline: Instant) -> Place {
+        let (host, navigation) = (arrival.host.clone(), arrival.navigation());
+        Place { queue: Arc::clone(self), host, way, joined, deadline, permit: None, navigation }
     }
 
     /// Until when nothing is sent to a host, because it asked for a pause.
@@ -208,30 +214,28 @@ impl Queue {
         may_pass.then(|| self.pages.admit(&arrival.visitor, &arrival.load, &arrival.host, gap, now)).flatten()
     }
 
-    fn line_up(
-        &self,
-        settings: &Settings,
-        key: &LineKey,
-        gap: Duration,
-        patience: Duration,
-        now: Instant,
-    ) -> Result<Way, Refused> {
-        let state = &mut *self.lock();
+    fn line_up(&self, settings: &Settings, arrival: &Arrival, gap: Duration, now: Instant) -> Result<Way, Refused> {
+        let (state, patience) = (&mut *self.lock(), arrival.patience);
         state.lines.forget_idle(now);
-        let held_until = state.holds.until(key.host(), now);
-        if gap.is_zero() && held_until.is_none() && !state.lines.contains(key) {
+        let held_until = state.holds.until(&arrival.host, now);
+        let nothing_waits = gap.is_zero() && held_until.is_none();
+        if nothing_waits && state.lines.is_empty() {
             return Ok(Way::Past);
         }
-        let wait = state.lines.predict(key, gap, held_until, now).duration_since(now);
-        if state.lines.waiting_in(key) >= settings.max_queue {
-            let retry_after = state.lines.refuse(key, gap, wait, settings.max_wait, now);
+        let key = arrival.line(settings);
+        if nothing_waits && !state.lines.contains(&key) {
+            return Ok(Way::Past);
+        }
+        let wait = state.lines.predict(&key, gap, held_until, now).duration_since(now);
+        if state.lines.waiting_in(&key) >= settings.max_queue {
+            let retry_after = state.lines.refuse(&key, gap, wait, settings.max_wait, now);
             return Err(Refused::Full { retry_after });
         }
         if wait > patience {
-            return Err(state.too_long(settings, key, gap, wait, now));
+            return Err(state.too_long(settings, &key, gap, wait, now));
         }
-        let (ticket, turn) = state.lines.join(key, gap, now + patience);
-        Ok(Way::InLine { ticket, turn })
+        let (ticket, turn) = state.lines.join(&key, gap, now + patience);
+        Ok(Way::InLine { key, ticket, turn })
     }
 
     /// Takes in the head of an answer to a request that started at `started`.
@@ -266,7 +270,7 @@ impl State {
 #[derive(Debug)]
 pub struct Place {
     queue: Arc<Queue>,
-    key: LineKey,
+    host: Host,
     way: Way,
     joined: Instant,
     /// When it can wait no longer.
@@ -279,7 +283,7 @@ pub struct Place {
 #[derive(Debug)]
 enum Way {
     /// In the line.
-    InLine { ticket: u64, turn: Arc<Notify> },
+    InLine { key: LineKey, ticket: u64, turn: Arc<Notify> },
     /// Past it: the host has no delay, or is asked for robots.txt. Only a hold stops it.
     Past,
     /// Past it, as one of the few that a page loads at once. A hold stops it, too.
@@ -343,9 +347,9 @@ impl Place {
     pub fn start(mut self) -> Start {
         let now = clock::now();
         let waited = now.duration_since(self.joined);
-        if let Way::InLine { ticket, .. } = self.way {
-            let waiting = self.queue.lock().lines.take_slot(&self.key, ticket, now);
-            tracing::debug!(host = %self.key.host(), bot = self.key.bot(), waited_ms = waited.as_millis(), waiting, "turn");
+        if let Some((key, ticket)) = self.in_line() {
+            let waiting = self.queue.lock().lines.take_slot(key, ticket, now);
+            tracing::debug!(host = %self.host, bot = key.bot(), waited_ms = waited.as_millis(), waiting, "turn");
         }
         if let Some((visitor, page)) = &self.navigation {
             self.queue.pages.navigated(visitor, page, now);
@@ -353,8 +357,8 @@ impl Place {
         // Dropping the place makes room for the next one.
         Start {
             queue: Arc::clone(&self.queue),
-            key: self.key.clone(),
-            ticket: self.ticket(),
+            host: self.host.clone(),
+            line: self.in_line().map(|(key, ticket)| (key.clone(), ticket)),
             at: now,
             waited,
             navigation: self.navigation.take(),
@@ -362,23 +366,24 @@ impl Place {
         }
     }
 
-    fn ticket(&self) -> Option<u64> {
-        match self.way {
-            Way::InLine { ticket, .. } => Some(ticket),
+    /// Its line, and its ticket there.
+    fn in_line(&self) -> Option<(&LineKey, u64)> {
+        match &self.way {
+            Way::InLine { key, ticket, .. } => Some((key, *ticket)),
             _ => None,
         }
     }
 
     /// What a request in the line has to wait for.
     fn turn(&self, gap: Duration) -> Result<Turn, Refused> {
-        let Some(ticket) = self.ticket() else { return Ok(Turn::Now) };
+        let Some((key, ticket)) = self.in_line() else { return Ok(Turn::Now) };
         let (settings, now) = (self.queue.settings(), clock::now());
         let state = &mut *self.queue.lock();
-        match state.lines.turn(&self.key, ticket, gap, &state.holds, settings.overlap, now) {
+        match state.lines.turn(key, ticket, gap, &state.holds, settings.overlap, now) {
             Some(turn) => Ok(turn),
             None => {
-                let wait = state.lines.predict(&self.key, gap, state.holds.until(self.key.host(), now), now);
-                Err(state.too_long(&settings, &self.key, gap, wait.duration_since(now), now))
+                let wait = state.lines.predict(key, gap, state.holds.until(&self.host, now), now);
+                Err(state.too_long(&settings, key, gap, wait.duration_since(now), now))
             }
         }
     }
@@ -388,7 +393,7 @@ impl Place {
         if !matches!(self.way, Way::Past | Way::AsRequisite(_)) {
             return Ok(None);
         }
-        match self.queue.lock().holds.in_force(self.key.host(), now) {
+        match self.queue.lock().holds.in_force(&self.host, now) {
             Some((until, sign)) if until > self.deadline => {
                 let wait = until.duration_since(now);
                 Err(Refused::Held { wait, retry_after: wait, sign })
@@ -400,8 +405,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket() {
-            self.queue.lock().lines.leave(&self.key, ticket);
+        if let Some((key, ticket)) = self.in_line() {
+            self.queue.lock().lines.leave(key, ticket);
         }
     }
 }
@@ -410,8 +415,9 @@ impl Drop for Place {
 #[derive(Debug)]
 pub struct Start {
     queue: Arc<Queue>,
-    key: LineKey,
-    ticket: Option<u64>,
+    host: Host,
+    /// Its line, and its ticket there.
+    line: Option<(LineKey, u64)>,
     at: Instant,
     waited: Duration,
     navigation: Option<(Visitor, String)>,
@@ -426,10 +432,10 @@ impl Start {
 
     /// Takes in the head of the answer to the request. `sent_again` is when it was written where it had to be sent a second time.
     pub fn answered(self, sign: Option<Sign>, sent_again: Option<Instant>) {
-        self.queue.answered(self.key.host(), sign, self.at);
-        if let Some(ticket) = self.ticket {
+        self.queue.answered(&self.host, sign, self.at);
+        if let Some((key, ticket)) = &self.line {
             let (sent, answered) = (sent_again.unwrap_or(self.at), clock::now());
-            self.queue.lock().lines.seen(&self.key, ticket, |gap| pacing::seen_by_origin(sent, answered, gap));
+            self.queue.lock().lines.seen(key, *ticket, |gap| pacing::seen_by_origin(sent, answered, gap));
         }
         if let Some((visitor, page)) = &self.navigation {
             self.queue.pages.answered(visitor, page, clock::now());
@@ -439,8 +445,8 @@ impl Start {
 
 impl Drop for Start {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.queue.lock().lines.over(&self.key, ticket);
+        if let Some((key, ticket)) = &self.line {
+            self.queue.lock().lines.over(key, *ticket);
         }
     }
 }
