@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method, StatusCode};
-use robots_proxy::audit::{self, Audit, Record, Via, Which};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use robots_proxy::audit::{self, Asked, Audit, Record, Via, Which};
 use robots_proxy::ca::{self, Ca, Leaves};
 use robots_proxy::clock;
 use robots_proxy::lookup::fetch::{FetchError, Fetched, Validators};
@@ -20,7 +20,7 @@ use robots_proxy::policy::identity::{Identity, Source};
 use robots_proxy::policy::pacing;
 use robots_proxy::policy::requisite::Load;
 use robots_proxy::policy::standing::{Effect, Evidence, Standing};
-use robots_proxy::policy::target::{Host, Origin};
+use robots_proxy::policy::target::{Host, Origin, Target};
 use robots_proxy::queue::{Arrival, Queue, Visitor};
 use robots_proxy::robots::RobotsTxt;
 use robots_proxy::upstream::Speech;
@@ -161,8 +161,11 @@ fn start(queue: &Arc<Queue>, arrival: &Arrival) {
 fn record(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let standing = standing(b"User-agent: *\nDisallow: /private/\nAllow: /\n");
+    let standing = Arc::new(standing(b"User-agent: *\nDisallow: /private/\nAllow: /\n"));
     let decision = decide(AGENT, b"/page?id=1", &standing, clock::now());
+    let url: Uri = "https://www.example.com/page?id=1".parse().unwrap();
+    let target = Target { origin: Origin::of(&url).unwrap(), path: url.path_and_query().unwrap().clone() };
+    let user_agent = HeaderValue::from_static("NimbuBot/1.0 (+https://nimbu.example/bot)");
     let identity = Identity::new(AGENT.parse().unwrap(), Source::UserAgent);
     let mut group = criterion.benchmark_group("record");
     // Fewer than may wait for the disk, so that none is lost; and then the disk.
@@ -176,8 +179,8 @@ fn record(criterion: &mut Criterion) {
                 for _ in 0..RECORDS {
                     let mut record =
                         Record::begin(&audit, Ipv4Addr::LOCALHOST.into(), Via::Connect, &Method::GET, Mode::Enforce);
-                    record.asked("https://www.example.com/page?id=1".to_owned());
-                    record.client_said(Some("NimbuBot/1.0 (+https://nimbu.example/bot)"), None);
+                    record.asked(Asked::Target(target.clone()));
+                    record.client_said(Some(&user_agent), None);
                     record.identified(&identity);
                     record.decided(&decision, &standing);
                     record.answered(StatusCode::OK);

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
+use super::Ended;
+
 /// Records kept. Chosen: what a person scrolls through, and minutes of a busy proxy's refusals.
 const RECORDS_MAX: usize = 1000;
 
@@ -54,19 +56,19 @@ impl Default for Feed {
 
 impl Feed {
     /// Takes a record in.
-    pub(super) fn push(
-        &self,
-        decision: &'static str,
-        reason: &'static str,
-        agent: Option<String>,
-        url: &str,
-        json: String,
-    ) {
+    pub(super) fn push(&self, ended: &Ended<'_>, json: String) {
         let mut ring = self.lock();
         ring.number += 1;
         let number = ring.number;
         ring.octets += json.len();
-        ring.shown.push_back(Arc::new(Shown { number, decision, reason, agent, host: host_of(url).to_owned(), json }));
+        ring.shown.push_back(Arc::new(Shown {
+            number,
+            decision: ended.decision,
+            reason: ended.reason.code(),
+            agent: ended.agent.map(str::to_owned),
+            host: host_of(ended.url).to_owned(),
+            json,
+        }));
         while ring.shown.len() > RECORDS_MAX || ring.octets > OCTETS_MAX && ring.shown.len() > 1 {
             let gone = ring.shown.pop_front().map_or(0, |shown| shown.json.len());
             ring.octets -= gone;
@@ -104,9 +106,20 @@ fn host_of(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::reason::Reason;
 
     fn push(feed: &Feed, json: String) {
-        feed.push("refuse", "disallowed", None, "https://a.test/", json);
+        let ended = Ended {
+            decision: "refuse",
+            reason: Reason::Disallowed,
+            url: "https://a.test/",
+            agent: None,
+            rule: None,
+            line: None,
+            robots_url: None,
+            waited: None,
+        };
+        feed.push(&ended, json);
     }
 
     #[test]

@@ -133,6 +133,11 @@ impl Audit {
         }
     }
 
+    /// Whether somebody looks at what ends, recorded or not.
+    pub(super) fn is_watched(&self) -> bool {
+        self.listener.get().is_some() || self.feed.get().is_some()
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()

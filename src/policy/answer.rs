@@ -309,16 +309,29 @@ pub enum Rendering {
     Text,
 }
 
-impl Rendering {
-    /// The rendering that fits `Accept` best; plain text where it names none of them.
-    pub fn accepted(headers: &HeaderMap) -> Rendering {
-        let values = headers.get_all(header::ACCEPT);
+/// What a client would like to read, kept until it is known whether there is anything to say.
+#[derive(Clone, Debug)]
+pub struct Accept {
+    first: Option<HeaderValue>,
+    /// Hardly ever any.
+    others: Vec<HeaderValue>,
+}
+
+impl Accept {
+    /// `Accept` as the client sent it.
+    pub fn of(headers: &HeaderMap) -> Accept {
+        let mut values = headers.get_all(header::ACCEPT).iter().cloned();
+        Accept { first: values.next(), others: values.collect() }
+    }
+
+    /// The rendering that fits best; plain text where none of them is named.
+    pub fn rendering(&self) -> Rendering {
+        let values = self.first.iter().chain(&self.others);
         // Most programs send no more than that.
-        if values.iter().all(|value| value == "*/*") {
+        if values.clone().all(|value| value == "*/*") {
             return Rendering::Text;
         }
         let ranges: Vec<(String, f32)> = values
-            .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
             .map(media_range)
@@ -426,7 +439,7 @@ mod tests {
             ("application/*", Problem),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
-            assert_eq!(Rendering::accepted(&headers), want, "{accept}");
+            assert_eq!(Accept::of(&headers).rendering(), want, "{accept}");
         }
     }
 }

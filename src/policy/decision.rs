@@ -3,29 +3,33 @@
 //! Robots rules hold for a path as the origin will read it, and many servers read `/open/../private/` as `/private/`. RFC 9309 says
 //! nothing of that, so both readings are asked about and the stricter one holds; the request itself goes on unchanged. Pure.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::reason::Reason;
 use super::standing::{Effect, Standing};
-use crate::robots::{RobotsTxt, Verdict, path};
+use crate::robots::{Place, RobotsTxt, Rule, Verdict, path};
 
-/// The outcome for one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The outcome for one request. Group and rule are read from their robots.txt when somebody wants to know them: most requests are
+/// allowed, and nobody does.
+#[derive(Clone, Debug)]
 pub struct Decision {
     /// Why, and with it whether the request goes on.
     pub reason: Reason,
-    /// The User-agent line that applied.
-    pub group: Option<String>,
-    /// The deciding rule as written, such as `Disallow: /prices/`.
-    pub rule: Option<String>,
-    /// Its 1-based line in robots.txt.
-    pub line: Option<u32>,
+    cited: Option<Cited>,
     /// The Crawl-delay that robots.txt asks of this bot.
     pub crawl_delay: Option<Duration>,
     /// The same said by a Request-rate.
     pub request_rate: Option<Duration>,
     /// When asking again may help, for a refusal that may pass.
     pub retry_after: Option<Duration>,
+}
+
+/// A place in a robots.txt.
+#[derive(Clone, Debug)]
+struct Cited {
+    robots: Arc<RobotsTxt>,
+    place: Place,
 }
 
 /// robots.txt itself may always be asked for (RFC 9309 §2.2.2); with a query it is an ordinary URL.
@@ -49,16 +53,24 @@ pub fn decide_about_all(token: &str, standing: &Standing, now: Instant) -> Decis
     let Effect::Rules(robots) = &standing.effect else { return decide(token, b"/", standing, now) };
     match robots.closed_by(token) {
         None => Decision::of(Reason::Allowed),
-        Some((group, rule)) => Decision {
-            group: Some(group.to_string()),
-            rule: Some(rule.to_string()),
-            line: Some(rule.line),
-            ..Decision::of(Reason::Disallowed)
-        },
+        Some((group, rule)) => {
+            let verdict = Verdict { allow: false, group: Some(group), rule: Some(rule) };
+            Decision { cited: Cited::of(robots, &verdict), ..Decision::of(Reason::Disallowed) }
+        }
     }
 }
 
 impl Decision {
+    /// The User-agent line that applied.
+    pub fn group(&self) -> Option<&str> {
+        self.cited.as_ref().map(|cited| cited.robots.group_at(cited.place).as_str())
+    }
+
+    /// The deciding rule.
+    pub fn rule(&self) -> Option<Rule<'_>> {
+        self.cited.as_ref().and_then(|cited| cited.robots.rule_at(cited.place))
+    }
+
     /// How slowly robots.txt asks this bot to go: the longer wish counts.
     pub fn delay(&self) -> Option<Duration> {
         self.crawl_delay.max(self.request_rate)
@@ -66,27 +78,24 @@ impl Decision {
 
     /// A decision that needs no rule.
     pub fn of(reason: Reason) -> Decision {
-        Decision {
-            reason,
-            group: None,
-            rule: None,
-            line: None,
-            crawl_delay: None,
-            request_rate: None,
-            retry_after: None,
-        }
+        Decision { reason, cited: None, crawl_delay: None, request_rate: None, retry_after: None }
     }
 }
 
-fn decide_by_rules(robots: &RobotsTxt, token: &str, path: &[u8]) -> Decision {
+impl Cited {
+    fn of(robots: &Arc<RobotsTxt>, verdict: &Verdict<'_>) -> Option<Cited> {
+        verdict.place().map(|place| Cited { robots: Arc::clone(robots), place })
+    }
+}
+
+fn decide_by_rules(robots: &Arc<RobotsTxt>, token: &str, path: &[u8]) -> Decision {
     let verdict = strictest_verdict(robots, token, path);
+    let (crawl_delay, request_rate) = robots.delays(token);
     Decision {
         reason: if verdict.allow { Reason::Allowed } else { Reason::Disallowed },
-        group: verdict.group.map(|group| group.to_string()),
-        rule: verdict.rule.map(|rule| rule.to_string()),
-        line: verdict.rule.map(|rule| rule.line),
-        crawl_delay: robots.crawl_delay(token),
-        request_rate: robots.request_rate(token),
+        cited: Cited::of(robots, &verdict),
+        crawl_delay,
+        request_rate,
         retry_after: None,
     }
 }

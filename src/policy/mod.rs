@@ -6,6 +6,7 @@ pub mod decision;
 pub mod enforcement;
 pub mod explained;
 pub mod framing;
+pub mod hints;
 pub mod hold;
 pub mod host;
 pub mod identity;

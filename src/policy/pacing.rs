@@ -6,9 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName};
-
-use super::requisite::is_browsers_navigation;
+use super::hints::Hints;
 
 /// How requests are paced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,27 +91,13 @@ impl Settings {
 
 impl Settings {
     /// How long a request can wait: `max_wait`, less for a browser's navigation, and less where the client says so.
-    pub fn patience(&self, headers: &HeaderMap) -> Duration {
-        let by_kind = match is_browsers_navigation(headers) {
+    pub fn patience(&self, hints: &Hints<'_>) -> Duration {
+        let by_kind = match hints.is_browsers_navigation() {
             true => self.max_wait.min(self.navigation_wait),
             false => self.max_wait,
         };
-        preferred_wait(headers).map_or(by_kind, |preferred| by_kind.min(preferred))
+        hints.preferred_wait.map_or(by_kind, |preferred| by_kind.min(preferred))
     }
-}
-
-const PREFER: HeaderName = HeaderName::from_static("prefer");
-
-/// `Prefer: wait=N` (RFC 7240 §4.3). What is malformed says nothing, and of several the first counts (§2).
-fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
-    let wait = values.flat_map(|value| value.split(',')).find_map(|preference| {
-        let (name, value) = preference.split(';').next()?.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim())
-    })?;
-    let digits = wait.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(wait);
-    let is_number = !digits.is_empty() && digits.bytes().all(|octet| octet.is_ascii_digit());
-    is_number.then(|| Duration::from_secs(digits.parse().unwrap_or(u64::from(u32::MAX))))
 }
 
 /// The instant at which the next request may start: a gap after the previous one, and not while the host is held.
@@ -196,7 +180,7 @@ mod tests {
         let patience = |fields: &[(&'static str, &str)]| {
             let fields =
                 fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
-            Settings::default().patience(&fields.collect()).as_secs()
+            Settings::default().patience(&Hints::of(&fields.collect())).as_secs()
         };
         for (prefer, expected) in [
             ("wait=10", 10),

@@ -8,8 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, header};
-
+use super::hints::Hints;
 use super::target::{Scheme, Target};
 
 /// What a request is to a page.
@@ -27,20 +26,11 @@ pub enum Load {
     Alone,
 }
 
-// Made once: a name that is given as text is read anew for each request.
-const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-
-/// What a browser wants it for (W3C Fetch Metadata).
-pub const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-
-const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
-
 /// What a request is to a page, as far as its header tells.
-pub fn load(headers: &HeaderMap, scheme: Scheme) -> Load {
-    let says = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let (mode, dest) = (says(SEC_FETCH_MODE), says(SEC_FETCH_DEST));
+pub fn load(hints: &Hints<'_>, scheme: Scheme) -> Load {
+    let (mode, dest) = (hints.mode.unwrap_or_default(), hints.dest.unwrap_or_default());
     // What is fetched ahead is nobody's page yet, and can wait.
-    if says(SEC_PURPOSE).contains("prefetch") {
+    if hints.purpose.is_some_and(|purpose| purpose.contains("prefetch")) {
         return Load::Alone;
     }
     match dest {
@@ -50,26 +40,17 @@ pub fn load(headers: &HeaderMap, scheme: Scheme) -> Load {
         | "report" | "script" | "serviceworker" | "sharedworker" | "style" | "text" | "track" | "video" | "worker"
         | "xslt" => Load::Requisite,
         "empty" if mode != "websocket" => Load::Data,
-        "" if mode.is_empty() && scheme == Scheme::Http => without_metadata(headers),
+        "" if mode.is_empty() && scheme == Scheme::Http => without_metadata(hints),
         _ => Load::Alone,
     }
 }
 
 /// Browsers send no Fetch Metadata in clear text.
-fn without_metadata(headers: &HeaderMap) -> Load {
-    let says = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if is_browsers_navigation(headers) || says(header::ACCEPT).is_some_and(|accept| accept.starts_with("text/html")) {
+fn without_metadata(hints: &Hints<'_>) -> Load {
+    if hints.is_browsers_navigation() || hints.accept.is_some_and(|accept| accept.starts_with("text/html")) {
         return Load::Navigation;
     }
-    says(header::REFERER).map_or(Load::Alone, |referer| Load::Referred(page_of(referer)))
-}
-
-/// Whether somebody sits before the page who will not wait longer than a browser does. Scrapers say `Accept: text/html`, too, and
-/// have all the time in the world; `Upgrade-Insecure-Requests` and `Sec-Fetch-*` are said by browsers alone.
-pub fn is_browsers_navigation(headers: &HeaderMap) -> bool {
-    headers.get(header::UPGRADE_INSECURE_REQUESTS).is_some_and(|value| value == "1")
-        || headers.get(SEC_FETCH_MODE).is_some_and(|value| value == "navigate")
-        || headers.get(SEC_FETCH_DEST).is_some_and(|value| value == "document")
+    hints.referer.map_or(Load::Alone, |referer| Load::Referred(page_of(referer)))
 }
 
 /// A page's URL without query and fragment, which is what a Referer and a navigation are compared by.
@@ -139,6 +120,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
 
     fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -175,19 +158,7 @@ mod tests {
             (Http, vec![any], Alone, "curl"),
             (Http, vec![], Alone, "nothing"),
         ] {
-            assert_eq!(load(&headers(&fields), scheme), expected, "{shows}: {fields:?}");
-        }
-    }
-
-    #[test]
-    fn only_browsers_are_in_a_hurry() {
-        for (fields, expected) in [
-            (&[("accept", "text/html,application/xhtml+xml")][..], false),
-            (&[("upgrade-insecure-requests", "1")], true),
-            (&[("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")], true),
-            (&[("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")], false),
-        ] {
-            assert_eq!(is_browsers_navigation(&headers(fields)), expected, "{fields:?}");
+            assert_eq!(load(&Hints::of(&headers(&fields)), scheme), expected, "{shows}: {fields:?}");
         }
     }
 

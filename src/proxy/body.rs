@@ -19,7 +19,7 @@ pub enum Body {
         /// What comes from the origin.
         body: upstream::Body,
         /// The record of the request.
-        record: Box<Record>,
+        record: Record,
     },
     /// The proxy's.
     Own(Full<Bytes>),

@@ -42,12 +42,12 @@ impl Refusal {
 
     /// A decision of the rules; `failure` tells why robots.txt could not be had.
     pub fn by_rules(decision: &Decision, token: &str, robots_url: &str, failure: Option<&str>) -> Refusal {
-        let detail = match (decision.reason, &decision.rule, decision.line) {
-            (Reason::Disallowed, Some(rule), Some(line)) => {
-                format!("line {line} of {robots_url}, \"{rule}\", disallows this URL for {}", bot(token))
+        let detail = match (decision.reason, decision.rule()) {
+            (Reason::Disallowed, Some(rule)) => {
+                format!("line {} of {robots_url}, \"{rule}\", disallows this URL for {}", rule.line, bot(token))
             }
             // No site to ask, and nothing that asking again changes.
-            (Reason::PrivateAddress | Reason::PortBlocked | Reason::Loop, _, _) => {
+            (Reason::PrivateAddress | Reason::PortBlocked | Reason::Loop, _) => {
                 return Refusal::new(decision.reason, failure.unwrap_or("nobody may be connected to there"));
             }
             _ => format!("{robots_url} could not be read ({})", failure.unwrap_or("no answer")),

@@ -27,6 +27,7 @@ use crate::clock;
 use crate::policy::framing::Ambiguous;
 use crate::policy::opening::Opening;
 use crate::policy::reason::Reason;
+use crate::upstream::RequestBody;
 
 /// The proxy as its clients meet it.
 pub struct Proxy {
@@ -57,7 +58,8 @@ impl Proxy {
                 () = stopping.cancelled() => return,
             };
             let connection = Arc::new(self.pipeline.limits.accepted(permit));
-            let client = Client { address, entrance: Arc::new(entrance), tunnel: None, connection };
+            let (entrance, last) = (Arc::new(entrance), Arc::default());
+            let client = Client { address, entrance, tunnel: None, connection, last };
             self.pipeline.tasks.spawn(Arc::clone(&self).serve(stream, client));
         }
     }
@@ -120,15 +122,17 @@ impl Proxy {
         http2: bool,
     ) -> Result<(), Failure> {
         let stream = Explained::new(stream, Arc::clone(self), client.clone());
-        let (ambiguous, count) = (stream.ambiguous(), AtomicU64::new(0));
+        let (ambiguous, count, client) = (stream.ambiguous(), AtomicU64::new(0), Arc::new(client.clone()));
+        let body_timeout = self.pipeline.limits.settings().body_timeout;
         let service = service_fn(|mut request: Request<Incoming>| {
-            let (proxy, client) = (Arc::clone(self), client.clone());
+            let (proxy, client) = (Arc::clone(self), Arc::clone(&client));
             let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
             if ambiguous.load(Ordering::Relaxed) == nth {
                 request.extensions_mut().insert(Ambiguous { nth });
             }
-            // hyper keeps room for the future in each connection, idle ones too; it is large, and a box is not.
-            Box::pin(async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) })
+            // In a box, since the request is handed on from step to step: each would have room for it.
+            let request = Box::new(request.map(|body| RequestBody::of_client(body, body_timeout)));
+            async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
         });
         let limits = self.pipeline.limits.settings();
         let mut builder = auto::Builder::new(Tracked(self.pipeline.tasks.clone()));
@@ -157,10 +161,11 @@ impl Proxy {
         connection.await
     }
 
-    async fn answer(self: &Arc<Self>, client: &Client, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(self: &Arc<Self>, client: &Client, request: Box<Request<RequestBody>>) -> Response<Body> {
         let (is_head, version) = (request.method() == Method::HEAD, request.version());
         let mut response = match *request.method() {
-            Method::CONNECT => tunnel::connect(self, client, request).await,
+            // In a box, so that other requests have no room for it.
+            Method::CONNECT => Box::pin(tunnel::connect(self, client, request)).await,
             _ => self.pipeline.serve(client, request).await,
         };
         // SECURITY: where a request could be read in two ways, so could what comes behind it. Behind one that never ended nothing comes.

@@ -12,7 +12,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
@@ -24,16 +23,17 @@ use super::limits::{Connection, Limits};
 use super::socket::Listen;
 use super::terms::{Asked, Terms};
 use super::{own, websocket};
-use crate::audit::{Audit, Record, Via};
+use crate::audit::{self, Audit, Record, Via};
 use crate::ca::Ca;
 use crate::clock;
 use crate::lookup::Lookup;
-use crate::policy::answer::Rendering;
+use crate::policy::answer::{Accept, Rendering};
 use crate::policy::decision::{self, Decision};
 use crate::policy::enforcement::Mode;
 use crate::policy::framing::{self, Ambiguous};
+use crate::policy::hints::Hints;
 use crate::policy::hold::Sign;
-use crate::policy::identity::{self, Identity};
+use crate::policy::identity::{self, Identity, LastUserAgent};
 use crate::policy::reason::Reason;
 use crate::policy::requisite::{self, Load};
 use crate::policy::standing::Standing;
@@ -71,6 +71,12 @@ enum Answered {
     ByUs(Response<Bytes>),
 }
 
+/// What was decided about a request, and by which standing: by none about robots.txt itself.
+struct Decided {
+    decision: Decision,
+    standing: Option<Arc<Standing>>,
+}
+
 /// Where a request comes from.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -82,6 +88,8 @@ pub struct Client {
     pub tunnel: Option<Arc<OpenTunnel>>,
     /// Counts the connection for as long as anything of it lives, a tunnel included.
     pub connection: Arc<Connection>,
+    /// What its requests said of themselves.
+    pub last: Arc<LastUserAgent>,
 }
 
 /// An intercepted CONNECT.
@@ -95,9 +103,9 @@ pub struct OpenTunnel {
 
 impl Client {
     /// Begins the record of a request of this client.
-    pub fn record(&self, pipeline: &Pipeline, method: &http::Method) -> Record {
+    pub fn record(&self, audit: &Arc<Audit>, terms: &Terms, method: &http::Method) -> Record {
         let via = if self.tunnel.is_some() { Via::Connect } else { Via::Plain };
-        Record::begin(&pipeline.audit, self.address.ip(), via, method, pipeline.terms.load().mode)
+        Record::begin(audit, self.address.ip(), via, method, terms.mode)
     }
 
     pub(super) fn connect_headers(&self) -> Option<&HeaderMap> {
@@ -105,66 +113,66 @@ impl Client {
     }
 
     /// The user name that the client gave to the proxy, with the CONNECT or with the request.
-    pub(super) fn user(&self, headers: &HeaderMap) -> Option<String> {
-        self.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers))
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<Arc<str>> {
+        self.connect_headers().and_then(identity::basic_user).or_else(|| identity::basic_user(headers)).map(Arc::from)
     }
 }
 
 impl Pipeline {
     /// Serves a request: the origin's answer, or the proxy's own, and a record in any case.
-    pub async fn serve(&self, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
-        let mut record = client.record(self, request.method());
-        let rendering = Rendering::accepted(request.headers());
+    pub async fn serve(&self, client: &Client, mut request: Box<Request<RequestBody>>) -> Response<Body> {
+        let terms = self.terms.load_full();
+        let mut record = client.record(&self.audit, &terms, request.method());
+        let accept = Accept::of(request.headers());
         let websocket = websocket::asked(&mut request);
-        match (self.walk(client, request, &mut record).await, websocket) {
+        match (self.walk(&terms, client, request, &mut record).await, websocket) {
             (Ok(Answered::ByOrigin(response)), Some(client_side))
                 if response.status() == StatusCode::SWITCHING_PROTOCOLS =>
             {
                 self.switch(client, client_side, response, record)
             }
-            (Ok(Answered::ByOrigin(response)), _) => {
-                response.map(|body| Body::Forwarded { body, record: Box::new(record) })
-            }
+            (Ok(Answered::ByOrigin(response)), _) => response.map(|body| Body::Forwarded { body, record }),
             (Ok(Answered::ByUs(page)), _) => {
                 record.own_page(page.status(), page.body().len() as u64);
                 page.map(|body| Body::Own(body.into()))
             }
-            (Err(refusal), _) => refuse(refusal, rendering, record).await,
+            (Err(refusal), _) => Box::pin(refuse(refusal, accept.rendering(), record)).await,
         }
     }
 
     async fn walk(
         &self,
+        terms: &Terms,
         client: &Client,
-        request: Request<Incoming>,
+        mut request: Box<Request<RequestBody>>,
         record: &mut Record,
     ) -> Result<Answered, Refusal> {
-        let terms = self.terms.load_full();
         let target = self.read(client, &request, record)?;
         terms.authenticate(client, request.headers()).await?;
         if own::is_meant(&target) {
             return Ok(Answered::ByUs(own::page(&self.ca, &client.entrance, &request, &target)?));
         }
         let asked = terms.identify(client, request.headers(), target, record)?;
-        let standing = self.look_up(&asked.target, Speech::of(&request)).await;
-        let decision = self.decide(&asked, standing.as_deref(), record)?;
-        let arrival = self.arrival(client, &request, &asked, &decision);
-        let request = self.prepare(request, &terms, &asked.identity);
-        let mut place = self.line_up(&arrival, &asked, record)?;
-        let connection = self.wait_for_turn(&mut place, &asked, &request, (&standing, &decision), record).await?;
-        let lost = match self.forward(connection, place, &asked.target, request, record).await {
-            Err(upstream::Error::Lost(request)) => *request,
-            ended => return Ok(Answered::ByOrigin(ended?)),
-        };
-        // The origin may have seen it start, so it goes to the end of the line.
-        let mut place = self.line_up(&arrival, &asked, record)?;
-        let connection = self.wait_for_turn(&mut place, &asked, &lost, (&standing, &decision), record).await?;
-        Ok(Answered::ByOrigin(self.forward(connection, place, &asked.target, lost, record).await?))
+        let speech = Speech::of(&request);
+        let standing = self.look_up(&asked.target, speech).await;
+        let mut decided = self.decide(&asked, standing, record)?;
+        let arrival = self.arrival(client, &request, &asked, &decided.decision);
+        self.prepare(&mut request, terms, &asked.identity);
+        let mut may_be_lost = true;
+        loop {
+            let mut place = self.line_up(&arrival, &asked, record)?;
+            let connection = self.wait_for_turn(&mut place, &asked, speech, &mut decided, record).await?;
+            match self.forward(connection, place, &asked.target, request, record).await {
+                // The origin may have seen it start, so it goes to the end of the line.
+                Err(upstream::Error::Lost(lost)) if std::mem::take(&mut may_be_lost) => request = lost,
+                ended => return Ok(Answered::ByOrigin(ended?)),
+            }
+        }
     }
 
     /// What is asked for: one target, which everything after this line goes by.
-    fn read(&self, client: &Client, request: &Request<Incoming>, record: &mut Record) -> Result<Target, Refusal> {
-        record.asked(request.uri().to_string());
+    fn read(&self, client: &Client, request: &Request<RequestBody>, record: &mut Record) -> Result<Target, Refusal> {
+        record.asked(audit::Asked::Line(request.uri().clone()));
         self.limits.request(client.address.ip())?;
         self.can_be_recorded()?;
         if self.upstream.pseudonym().is_in(request.headers()) {
@@ -172,7 +180,7 @@ impl Pipeline {
         }
         let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
         let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
-        record.asked(target.to_string());
+        record.asked(audit::Asked::Target(target.clone()));
         record.stripped(upstream::headers::rerouting(request.headers()));
         has_one_reading(request)?;
         Ok(target)
@@ -192,15 +200,16 @@ impl Pipeline {
     }
 
     /// Allow or refuse.
-    fn decide(&self, asked: &Asked, standing: Option<&Standing>, record: &mut Record) -> Result<Decision, Refusal> {
-        let Some(standing) = standing else {
+    fn decide(&self, asked: &Asked, standing: Option<Arc<Standing>>, record: &mut Record) -> Result<Decided, Refusal> {
+        let Some(standing) = &standing else {
             let decision = Decision::of(Reason::RobotsTxt);
             record.allowed(decision.reason);
-            return Ok(decision);
+            return Ok(Decided { decision, standing });
         };
         let Asked { identity, target, .. } = asked;
         let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
-        self.follow(asked, decision, standing, record)
+        let decision = self.follow(asked, decision, standing, record)?;
+        Ok(Decided { decision, standing: Some(Arc::clone(standing)) })
     }
 
     /// Does what was decided: goes on, or refuses.
@@ -208,7 +217,7 @@ impl Pipeline {
         &self,
         asked: &Asked,
         decision: Decision,
-        standing: &Standing,
+        standing: &Arc<Standing>,
         record: &mut Record,
     ) -> Result<Decision, Refusal> {
         record.decided(&decision, standing);
@@ -221,14 +230,15 @@ impl Pipeline {
     }
 
     /// The request as the line sees it.
-    fn arrival(&self, client: &Client, request: &Request<Incoming>, asked: &Asked, decision: &Decision) -> Arrival {
+    fn arrival(&self, client: &Client, request: &Request<RequestBody>, asked: &Asked, decision: &Decision) -> Arrival {
         let (headers, target) = (request.headers(), &asked.target);
-        let load = requisite::load(headers, target.origin.scheme);
+        let hints = Hints::of(headers);
+        let load = requisite::load(&hints, target.origin.scheme);
         Arrival {
             visitor: Visitor::new(asked.user.as_deref(), client.address.ip(), &asked.identity.token),
             host: target.origin.host.clone(),
             gap: self.gap(decision),
-            patience: self.queue.settings().patience(headers),
+            patience: self.queue.settings().patience(&hints),
             page: (load == Load::Navigation).then(|| requisite::page(target)),
             load,
         }
@@ -261,24 +271,22 @@ impl Pipeline {
         &self,
         place: &mut Place,
         asked: &Asked,
-        request: &Request<RequestBody>,
-        decided: (&Option<Arc<Standing>>, &Decision),
+        speech: Speech,
+        decided: &mut Decided,
         record: &mut Record,
     ) -> Result<upstream::Connection, Refusal> {
-        let (mut standing, mut decision) = (decided.0.clone(), decided.1.clone());
-        let speech = Speech::of(request);
         loop {
-            let gap = self.gap(&decision).unwrap_or_default();
+            let gap = self.gap(&decided.decision).unwrap_or_default();
             tokio::select! {
+                biased;
                 ready = place.ready(gap) => ready?,
                 () = self.stopping.cancelled() => return Err(Refusal::stopping()),
             }
             if let Some(paced) = place.is_paced() {
-                record.paced(paced, paced && self.queue.settings().delay(decision.delay()).capped);
+                record.paced(paced, paced && self.queue.settings().delay(decided.decision.delay()).capped);
                 let latest = self.look_up(&asked.target, speech).await;
-                if !same(latest.as_ref(), standing.as_ref()) {
-                    decision = self.decide(asked, latest.as_deref(), record)?;
-                    standing = latest;
+                if !same(latest.as_ref(), decided.standing.as_ref()) {
+                    *decided = self.decide(asked, latest, record)?;
                     continue;
                 }
             }
@@ -289,17 +297,14 @@ impl Pipeline {
         }
     }
 
-    /// The request without what is for the proxy alone.
-    fn prepare(&self, request: Request<Incoming>, terms: &Terms, identity: &Identity) -> Request<RequestBody> {
-        let body_timeout = self.limits.settings().body_timeout;
-        let mut request = request.map(|body| RequestBody::of_client(body, body_timeout));
+    /// Takes from the request what is for the proxy alone.
+    fn prepare(&self, request: &mut Request<RequestBody>, terms: &Terms, identity: &Identity) {
         request.headers_mut().remove(&terms.identity.header);
         if let Some(user_agent) = &identity.send_user_agent {
             request.headers_mut().insert(header::USER_AGENT, user_agent.clone());
         }
         let version = request.version();
         self.upstream.pseudonym().add_via(request.headers_mut(), version);
-        request
     }
 
     /// Starts the request on its connection, and returns when the head of the answer has come.
@@ -308,7 +313,7 @@ impl Pipeline {
         connection: upstream::Connection,
         place: Place,
         target: &Target,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
         record: &mut Record,
     ) -> Result<Response<upstream::Body>, upstream::Error> {
         let is_paced = place.is_paced() == Some(true);
@@ -351,7 +356,7 @@ impl Pipeline {
 }
 
 /// Whether a request ends at one place, and its method is not TRACE, which would send credentials back to a script.
-fn has_one_reading(request: &Request<Incoming>) -> Result<(), Refusal> {
+fn has_one_reading(request: &Request<RequestBody>) -> Result<(), Refusal> {
     let bad = |detail| Err(Refusal::new(Reason::BadRequest, detail));
     match request {
         _ if request.extensions().get::<Ambiguous>().is_some() => {
@@ -373,7 +378,7 @@ fn same(one: Option<&Arc<Standing>>, other: Option<&Arc<Standing>>) -> bool {
 }
 
 /// Answers a request that goes no further. The record is on disk before the client has its answer.
-pub async fn refuse(refusal: Refusal, rendering: Rendering, record: Record) -> Response<Body> {
+pub async fn refuse(refusal: Refusal, rendering: Rendering, mut record: Record) -> Response<Body> {
     let Refusal { reason, detail, retry_after } = refusal;
     let answer = record.answer(reason, detail).retry_after(retry_after);
     let mut response = answer.render(rendering);

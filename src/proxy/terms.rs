@@ -12,8 +12,8 @@ use super::pipeline::Client;
 use crate::audit::Record;
 use crate::auth::Auth;
 use crate::policy::enforcement::{Enforcement, Exception, Mode};
+use crate::policy::hints::SEC_FETCH_DEST;
 use crate::policy::identity::{self, Asking, Identity};
-use crate::policy::requisite::SEC_FETCH_DEST;
 use crate::policy::target::Target;
 
 /// The terms in force.
@@ -33,7 +33,7 @@ impl Terms {
     /// found right then and is remembered, but its user may have been taken off the list since.
     pub(super) async fn authenticate(&self, client: &Client, headers: &HeaderMap) -> Result<(), Refusal> {
         match &self.auth {
-            Some(auth) => Ok(auth.check(client.connect_headers().unwrap_or(headers)).await?),
+            Some(auth) => Ok(Box::pin(auth.check(client.connect_headers().unwrap_or(headers))).await?),
             None => Ok(()),
         }
     }
@@ -47,15 +47,15 @@ impl Terms {
         record: &mut Record,
     ) -> Result<Asked, Refusal> {
         let user = client.user(headers);
-        let user_agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
-        record.client_said(user_agent.as_deref(), user.as_deref());
-        record.wanted_for(headers.get(SEC_FETCH_DEST).and_then(|dest| dest.to_str().ok()));
+        record.client_said(headers.get(header::USER_AGENT), user.as_ref());
+        record.wanted_for(headers.get(SEC_FETCH_DEST));
         let asking = Asking {
             user: user.as_deref(),
             client: client.address.ip(),
             host: target.origin.host.as_str(),
             headers,
             tunnel: client.connect_headers(),
+            last: &client.last,
         };
         let identity = identity::identify(&self.identity, &asking)?;
         record.identified(&identity);
@@ -72,7 +72,7 @@ impl Terms {
 /// Who asks for what, and what is enforced on it.
 pub(super) struct Asked {
     /// The user name given to the proxy.
-    pub(super) user: Option<String>,
+    pub(super) user: Option<Arc<str>>,
     pub(super) identity: Identity,
     pub(super) target: Target,
     pub(super) enforcement: Enforcement,

@@ -11,7 +11,6 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 
@@ -23,14 +22,14 @@ use super::pipeline::{self, Client, OpenTunnel};
 use super::stream::{Ahead, Stream};
 use super::tls::Failure;
 use super::unreadable;
-use crate::audit::Record;
+use crate::audit::{Asked, Record};
 use crate::ca;
 use crate::clock;
-use crate::policy::answer::Rendering;
+use crate::policy::answer::Accept;
 use crate::policy::opening::{Connect, Opening};
 use crate::policy::reason::Reason;
 use crate::policy::target::{Scheme, Tunnel};
-use crate::upstream::HostPort;
+use crate::upstream::{HostPort, RequestBody};
 
 /// What becomes of a CONNECT that is accepted.
 enum Accepted {
@@ -60,7 +59,7 @@ pub(super) async fn open(
         Err((refusal, record)) => {
             // What stands behind the head was meant for the tunnel, and is no request.
             let is_last = connect.is_last() || connect.has_content() || !stream.seen().is_empty();
-            let answer = pipeline::refuse(refusal, Rendering::accepted(&connect.headers), record).await;
+            let answer = pipeline::refuse(refusal, Accept::of(&connect.headers).rendering(), record).await;
             stream.write_all(&unreadable::octets(answer, is_last).await?).await?;
             stream.flush().await?;
             if is_last {
@@ -73,16 +72,20 @@ pub(super) async fn open(
 }
 
 /// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
-pub(super) async fn connect(proxy: &Arc<Proxy>, client: &Client, mut request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn connect(
+    proxy: &Arc<Proxy>,
+    client: &Client,
+    mut request: Box<Request<RequestBody>>,
+) -> Response<Body> {
     let target = request.uri().to_string();
     let has_content = !request.body().is_end_stream();
     let accepted = match admit(proxy, client, &target, request.headers(), has_content).await {
         Ok(accepted) => accepted,
         Err((refusal, record)) => {
-            return pipeline::refuse(refusal, Rendering::accepted(request.headers()), record).await;
+            return pipeline::refuse(refusal, Accept::of(request.headers()).rendering(), record).await;
         }
     };
-    let upgrade = hyper::upgrade::on(&mut request);
+    let upgrade = hyper::upgrade::on(&mut *request);
     let headers = std::mem::take(request.headers_mut());
     let (served, client) = (Arc::clone(proxy), client.clone());
     proxy.pipeline.tasks.spawn(async move {
@@ -105,8 +108,8 @@ async fn admit(
     has_content: bool,
 ) -> Result<Accepted, (Refusal, Record)> {
     let record = || {
-        let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
-        record.asked(target.to_owned());
+        let mut record = client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
+        record.asked(Asked::Text(target.to_owned()));
         record
     };
     let tunnel = match check(proxy, client, target, headers, has_content).await {
@@ -177,8 +180,9 @@ fn serve_inside<'a>(
             }
             Opening::Tls => {
                 let not_ours = |tunnel: &Tunnel, error: ca::Error| {
-                    let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
-                    record.asked(tunnel.to_string());
+                    let mut record =
+                        client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
+                    record.asked(Asked::Text(tunnel.to_string()));
                     let Refusal { reason, detail, .. } = error.into();
                     record.failed(reason, Some(detail));
                 };
@@ -189,8 +193,8 @@ fn serve_inside<'a>(
             }
             Opening::Nothing => Ok(()),
             _ => {
-                let mut record = client.record(&proxy.pipeline, &Method::CONNECT);
-                record.asked(tunnel.to_string());
+                let mut record = client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
+                record.asked(Asked::Text(tunnel.to_string()));
                 record.failed(Reason::NotHttp, Some("the tunnel carries neither TLS nor HTTP, and was closed".into()));
                 Ok(())
             }

@@ -73,7 +73,7 @@ pub(super) const TOO_LARGE: &str = "the head of the request is larger than limit
 /// The answer to a request of which no more is known than that it cannot be read. Its record is written when it is dropped here.
 pub(super) fn explanation(proxy: &Proxy, client: &Client, reason: Reason, detail: &str) -> Vec<u8> {
     let unknown = Method::from_bytes(b"-").expect("a hyphen is a token");
-    let mut record = client.record(&proxy.pipeline, &unknown);
+    let mut record = client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &unknown);
     let response = record.answer(reason, detail.to_owned()).render(Rendering::Text);
     record.answered(response.status());
     record.sent(response.body().len() as u64);

@@ -12,7 +12,6 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use http::{HeaderMap, Method, Request, Version, header};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
@@ -21,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use super::pipeline::Client;
 use crate::audit::Record;
 use crate::clock;
-use crate::upstream::WebSocket;
+use crate::upstream::{RequestBody, WebSocket};
 
 /// The client's side of the switch, where a request asks for a WebSocket; marks the request, so that the origin is asked too.
-pub(super) fn asked(request: &mut Request<Incoming>) -> Option<OnUpgrade> {
+pub(super) fn asked(request: &mut Request<RequestBody>) -> Option<OnUpgrade> {
     let is_handshake = request.method() == Method::GET
         && request.version() == Version::HTTP_11
         && request.body().is_end_stream()

@@ -44,7 +44,7 @@ use pattern::Found;
 use tape::{TWO_FORMS, Written};
 
 pub use remark::{Remark, RemarkKind};
-pub use verdict::{Group, Rule, RuleKind, Verdict};
+pub use verdict::{Group, Place, Rule, RuleKind, Verdict};
 
 /// How much of a file is read: the 500 KiB that RFC 9309 §2.5 demands at least, and no more.
 pub const MAX_BYTES: usize = 512_000;
@@ -139,6 +139,22 @@ impl RobotsTxt {
         Verdict { allow: rule.is_allow(), group: Some(self.group_of(&rule, keys)), rule: Some(Rule::of(&rule)) }
     }
 
+    /// The group of a verdict that this file gave.
+    ///
+    /// # Panics
+    /// Where another file gave it, perhaps.
+    pub fn group_at(&self, place: Place) -> Group<'_> {
+        Group::new(&self.tape[..place.end as usize], place.name, place.names)
+    }
+
+    /// The deciding rule of a verdict that this file gave, if a rule decided.
+    ///
+    /// # Panics
+    /// Where another file gave it, perhaps.
+    pub fn rule_at(&self, place: Place) -> Option<Rule<'_>> {
+        place.rule.map(|at| Rule::of(&tape::rule(&self.tape, at)))
+    }
+
     /// Every rule for the bot that matches the path, strongest first: the first one decides. For explanations; it looks at every rule.
     pub fn matching(&self, token: &str, path: &[u8]) -> Vec<(Group<'_>, Rule<'_>)> {
         let path = Path::new(path);
@@ -162,6 +178,12 @@ impl RobotsTxt {
         let is_everything = |value: &[u8]| value.strip_prefix(b"/").unwrap_or(value).iter().all(|&octet| octet == b'*');
         let closing = rules().find(|rule| !rule.value.is_empty() && is_everything(rule.value))?;
         Some((self.group_of(&closing, keys), Rule::of(&closing)))
+    }
+
+    /// Both delays at once: what [`RobotsTxt::crawl_delay`] and [`RobotsTxt::request_rate`] tell.
+    pub fn delays(&self, token: &str) -> (Option<Duration>, Option<Duration>) {
+        let delays = self.bots.delays(self.bots.of(&self.tape, token));
+        (delays.crawl_delay, delays.request_rate)
     }
 
     /// How long the bot is asked to wait between two requests: the longest of all delays that are for it, in its own groups or, where it has

@@ -19,6 +19,25 @@ pub struct Verdict<'a> {
     pub rule: Option<Rule<'a>>,
 }
 
+impl Verdict<'_> {
+    /// Where group and rule stand in their file; `None` if no group is for the bot.
+    pub fn place(&self) -> Option<Place> {
+        let group = self.group?;
+        let (end, names, name) = (group.tape.len() as u32, group.names, group.name);
+        Some(Place { end, names, name, rule: self.rule.map(|rule| rule.at) })
+    }
+}
+
+/// Where the group and the rule of a verdict stand in their file: it outlives the verdict, for who may want the words later. The file
+/// tells them: [`RobotsTxt::group_at`](super::RobotsTxt::group_at), [`RobotsTxt::rule_at`](super::RobotsTxt::rule_at).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(super) end: u32,
+    pub(super) names: u32,
+    pub(super) name: u32,
+    pub(super) rule: Option<u32>,
+}
+
 /// A group of rules, as seen by a bot that it is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Group<'a> {
@@ -74,6 +93,7 @@ pub struct Rule<'a> {
     pub value: &'a [u8],
     /// Its line, from 1.
     pub line: u32,
+    at: u32,
 }
 
 /// Rules allow or disallow.
@@ -98,7 +118,7 @@ impl RuleKind {
 impl<'a> Rule<'a> {
     pub(super) fn of(written: &Written<'a>) -> Rule<'a> {
         let kind = if written.is_allow() { RuleKind::Allow } else { RuleKind::Disallow };
-        Rule { kind, value: written.value, line: written.line() }
+        Rule { kind, value: written.value, line: written.line(), at: written.at }
     }
 
     /// The pattern as text.

@@ -42,8 +42,8 @@ fn is_rerouting(name: &HeaderName) -> bool {
 }
 
 /// The fields of a request that will not go on, since a server could choose another page by them.
-pub fn rerouting(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers.keys().filter(|name| is_rerouting(name)).map(HeaderName::as_str)
+pub fn rerouting(headers: &HeaderMap) -> impl Iterator<Item = &HeaderName> {
+    headers.keys().filter(|name| is_rerouting(name))
 }
 
 /// How a request names its target on a connection.

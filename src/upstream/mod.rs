@@ -21,11 +21,11 @@ mod upload;
 use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use rustls::RootCertStore;
@@ -39,6 +39,7 @@ pub use self::parent::ParentUrl;
 use self::pool::{Lost, Pool, Sender};
 use self::resolve::Resolver;
 pub use self::tls::{ClientCertificate, SetupError};
+use self::upload::Progress;
 pub use self::upload::{Fault, RequestBody};
 use crate::clock;
 use crate::metrics::Seconds;
@@ -208,10 +209,13 @@ impl Upstream {
 }
 
 impl Way {
-    async fn open(&self, origin: &Origin, speech: Speech) -> Result<Sender, Error> {
-        let sender = self.dialer.open(origin, speech).await?;
-        self.pool.share(origin, &sender);
-        Ok(sender)
+    /// In a box, since it is large and most requests find a connection that is kept.
+    fn open<'a>(&'a self, origin: &'a Origin, speech: Speech) -> BoxFuture<'a, Result<Sender, Error>> {
+        Box::pin(async move {
+            let sender = self.dialer.open(origin, speech).await?;
+            self.pool.share(origin, &sender);
+            Ok(sender)
+        })
     }
 }
 
@@ -260,13 +264,13 @@ impl Connection {
     ///
     /// # Errors
     /// The connection broke, or the answer is not HTTP.
-    pub async fn send(mut self, target: &Target, request: Request<RequestBody>) -> Result<Response<Body>, Error> {
+    pub async fn send(mut self, target: &Target, request: Box<Request<RequestBody>>) -> Result<Response<Body>, Error> {
         let copy = if self.reused { repeatable(&request) } else { None };
         let is_head = request.method() == Method::HEAD;
         let upload = request.body().progress();
         let takes_trailers = headers::takes_trailers(request.headers());
         let started = clock::now();
-        let mut response = match self.exchange(target, request).await? {
+        let mut response = match self.exchange(target, request, &upload).await? {
             Ok(response) => response,
             Err(lost) => {
                 let (error, unsent) = (lost.error, lost.request.filter(|_| self.reused));
@@ -274,11 +278,12 @@ impl Connection {
                     let copy = copy.filter(|_| is_dead(&error)).ok_or(error)?;
                     // Those kept beside it are no younger.
                     self.way.pool.forget(&target.origin);
-                    return Err(Error::Lost(Box::new(copy)));
+                    return Err(Error::Lost(copy));
                 };
                 self.sender = self.way.open(&target.origin, self.speech).await?;
                 let sent_again = SentAgain(clock::now());
-                let mut response = self.exchange(target, request).await?.map_err(|lost| lost.error)?;
+                let exchange = self.exchange(target, Box::new(request), &upload);
+                let mut response = exchange.await?.map_err(|lost| lost.error)?;
                 response.extensions_mut().insert(sent_again);
                 response
             }
@@ -305,12 +310,12 @@ impl Connection {
     async fn exchange(
         &mut self,
         target: &Target,
-        request: Request<RequestBody>,
+        request: Box<Request<RequestBody>>,
+        upload: &Progress,
     ) -> Result<Result<Response<Incoming>, Lost>, Error> {
-        let upload = request.body().progress();
-        let request = towards_origin(target, request, self.sender.form())?;
+        let request = towards_origin(target, *request, self.sender.form())?;
         let longest_silence = self.way.settings.idle_timeout;
-        let mut sending = pin!(self.sender.send(request));
+        let mut sending = self.sender.send(request);
         loop {
             let before = upload.pieces();
             let ended = clock::timeout(longest_silence, sending.as_mut()).await;
@@ -326,10 +331,10 @@ impl Connection {
 }
 
 /// A copy of a request that changes nothing however often it is sent, and that has no body to lose.
-fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+fn repeatable(request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
     let has_body = !http_body::Body::is_end_stream(request.body());
     (request.method().is_safe() && !has_body).then(|| {
-        let mut copy = Request::new(RequestBody::Empty);
+        let mut copy = Box::new(Request::new(RequestBody::Empty));
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();
         *copy.version_mut() = request.version();

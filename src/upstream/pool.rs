@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{BoxFuture, TryFutureExt};
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::{TrySendError, http1, http2};
 
 use super::Speech;
 use super::headers::Form;
@@ -51,7 +52,6 @@ impl Sender {
         matches!(self, Sender::Http2(_))
     }
 
-    /// How requests on it name their target.
     /// Whether the origin speaks nothing that would be better.
     fn is_all(&self) -> bool {
         match self {
@@ -60,6 +60,7 @@ impl Sender {
         }
     }
 
+    /// How requests on it name their target.
     pub(super) fn form(&self) -> &Form {
         match self {
             Sender::Http1(http1) => &http1.form,
@@ -67,13 +68,17 @@ impl Sender {
         }
     }
 
-    /// Sends a request and waits for the head of the answer.
-    pub(super) async fn send(&mut self, request: Request<RequestBody>) -> Result<Response<Incoming>, Lost> {
-        let sent = match self {
-            Sender::Http1(http1) => http1.sender.try_send_request(request).await,
-            Sender::Http2(sender) => sender.try_send_request(request).await,
-        };
-        sent.map_err(|mut error| Lost { request: error.take_message(), error: error.into_error() })
+    /// Sends a request; the future waits for the head of the answer. In a box, since it has room for the whole request, in case that
+    /// this is given back, and whoever waits for it would have that room, too.
+    pub(super) fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'static, Result<Response<Incoming>, Lost>> {
+        let lost = |mut error: TrySendError<_>| Lost { request: error.take_message(), error: error.into_error() };
+        match self {
+            Sender::Http1(http1) => Box::pin(http1.sender.try_send_request(request).map_err(lost)),
+            Sender::Http2(sender) => Box::pin(sender.try_send_request(request).map_err(lost)),
+        }
     }
 
     /// Waits until the connection can take a request; false where it is closed.
@@ -159,7 +164,8 @@ impl Pool {
             kept.total -= 1;
             break Some(idle.remove(at).sender);
         };
-        if idle.is_empty() {
+        // It will be back in a moment; only among many origins an empty place is not worth its memory.
+        if idle.is_empty() && kept.by_origin.len() > TOTAL_MAX {
             kept.by_origin.remove(origin);
         }
         sender

@@ -48,8 +48,9 @@ fn by_rules(text: &mut String, options: &Check, path: &[u8], decision: &Decision
     }
     let as_sent = robots.matching(&options.agent, path);
     let resolved = path::without_dot_segments(path).map(|resolved| robots.matching(&options.agent, &resolved));
-    let deciding =
-        |rules: &[(Group<'_>, Rule<'_>)]| rules.first().is_some_and(|(_, rule)| Some(rule.line) == decision.line);
+    let deciding = |rules: &[(Group<'_>, Rule<'_>)]| {
+        rules.first().is_some_and(|(_, rule)| Some(rule.line) == decision.rule().map(|rule| rule.line))
+    };
     let by_resolved = resolved.filter(|rules| !deciding(&as_sent) && deciding(rules));
     let is_resolved = by_resolved.is_some();
     let matching = by_resolved.unwrap_or(as_sent);

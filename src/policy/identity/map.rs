@@ -55,7 +55,7 @@ fn contains(network: &IpNet, client: IpAddr) -> bool {
 mod tests {
     use http::HeaderMap;
 
-    use super::super::{Settings, identify};
+    use super::super::{LastUserAgent, Settings, identify};
     use super::*;
 
     fn token(text: &str) -> Token {
@@ -83,6 +83,7 @@ mod tests {
             host: "www.example.com",
             headers: &browser,
             tunnel: None,
+            last: &LastUserAgent::default(),
         };
         let cases = [
             (right, true, "all"),
@@ -109,8 +110,14 @@ mod tests {
         let settings = Settings { map: vec![user("a", "A"), user("b", "B"), entry("Rest")], ..Settings::default() };
         let own = HeaderMap::new();
         for (name, expected) in [(Some("a"), "A"), (Some("b"), "B"), (Some("c"), "Rest"), (None, "Rest")] {
-            let asking =
-                Asking { user: name, client: [127, 0, 0, 1].into(), host: "a.example", headers: &own, tunnel: None };
+            let asking = Asking {
+                user: name,
+                client: [127, 0, 0, 1].into(),
+                host: "a.example",
+                headers: &own,
+                tunnel: None,
+                last: &LastUserAgent::default(),
+            };
             assert_eq!(identify(&settings, &asking).unwrap().token, token(expected));
         }
     }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod credentials;
+mod last;
 mod map;
 mod review;
 mod token;
@@ -21,6 +22,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
 pub use self::admission::{Unidentified, admit};
 pub use self::credentials::{Credentials, basic_credentials, basic_user};
+pub use self::last::LastUserAgent;
 pub use self::map::MapEntry;
 pub use self::review::{Doubt, review};
 pub(super) use self::token::LONGEST_TOKEN;
@@ -95,6 +97,8 @@ pub struct Asking<'a> {
     /// The headers of the CONNECT that the request came through: what they say holds for the tunnel, unless the request
     /// says otherwise.
     pub tunnel: Option<&'a HeaderMap>,
+    /// What was read on its connection before.
+    pub last: &'a LastUserAgent,
 }
 
 /// Tells who is asking, by the first source that answers; by the default if none does.
@@ -164,7 +168,8 @@ fn token_in_header(value: &[u8]) -> Option<Token> {
 }
 
 fn by_user_agent(asking: &Asking<'_>) -> Option<Token> {
-    token_in_user_agent(&asking.user_agent()?)?.parse().ok()
+    let value = asking.headers_with(&USER_AGENT)?.get(USER_AGENT)?;
+    asking.last.token(value)
 }
 
 impl<'a> Asking<'a> {
@@ -270,7 +275,14 @@ mod tests {
     fn told(settings: &Settings, own: &[(&str, &str)], tunnel: Option<&[(&str, &str)]>) -> String {
         let (own, tunnel) = (headers(own), tunnel.map(headers));
         let client = "192.0.2.7".parse().unwrap();
-        let asking = Asking { user: None, client, host: "www.example.com", headers: &own, tunnel: tunnel.as_ref() };
+        let asking = Asking {
+            user: None,
+            client,
+            host: "www.example.com",
+            headers: &own,
+            tunnel: tunnel.as_ref(),
+            last: &LastUserAgent::default(),
+        };
         match identify(settings, &asking) {
             Ok(identity) => format!("{} {}", identity.token, identity.source),
             Err(error) => error.to_string(),
@@ -381,7 +393,14 @@ mod tests {
             let own: Vec<_> = named.filter_map(|(name, value)| Some((name, value?))).collect();
             let (own, tunnel) = (headers(&own), tunnel.map(|value| headers(&[("robots-agent", value)])));
             let client = "192.0.2.7".parse().unwrap();
-            let asking = Asking { user, client, host: "a.example", headers: &own, tunnel: tunnel.as_ref() };
+            let asking = Asking {
+                user,
+                client,
+                host: "a.example",
+                headers: &own,
+                tunnel: tunnel.as_ref(),
+                last: &LastUserAgent::default(),
+            };
             let identity = identify(&by(order), &asking).unwrap();
             assert_eq!(identity.conflict, conflict.map(token), "{order} {own:?} in {tunnel:?}");
         }
@@ -391,8 +410,14 @@ mod tests {
     fn a_user_agent_with_other_octets_still_names_its_bot() {
         let mut own = HeaderMap::new();
         own.insert(USER_AGENT, http::HeaderValue::from_bytes(b"NimbuBot/1.0 (Gr\xf6\xdfe)").unwrap());
-        let asking =
-            Asking { user: None, client: [127, 0, 0, 1].into(), host: "a.example", headers: &own, tunnel: None };
+        let asking = Asking {
+            user: None,
+            client: [127, 0, 0, 1].into(),
+            host: "a.example",
+            headers: &own,
+            tunnel: None,
+            last: &LastUserAgent::default(),
+        };
         assert_eq!(identify(&Settings::default(), &asking).unwrap().token, token("NimbuBot"));
     }
 

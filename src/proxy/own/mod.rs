@@ -11,7 +11,7 @@ use super::error::Refusal;
 use super::socket::Listen;
 use crate::ca::Ca;
 use crate::clock;
-use crate::policy::answer::Rendering;
+use crate::policy::answer::{Accept, Rendering};
 use crate::policy::reason::Reason;
 use crate::policy::target::{OWN_HOST, Target};
 
@@ -39,7 +39,7 @@ pub(super) fn page(
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(Refusal::new(Reason::MethodNotAllowed, format!("{OWN_HOST} is only for reading")));
     }
-    let is_html = Rendering::accepted(request.headers()) == Rendering::Html;
+    let is_html = Accept::of(request.headers()).rendering() == Rendering::Html;
     Ok(match target.path.path() {
         "/" if is_html => answer("text/html; charset=utf-8", filled(HTML, ca, entrance)),
         "/" => answer("text/plain; charset=utf-8", filled(TEXT, ca, entrance)),

@@ -1,0 +1,246 @@
+//! The words of a record: one JSON object, and what the proxy's own answer says of the request.
+//!
+//! Made from the facts of a [`Record`](super::Record) when they are written or shown; the fields stand in the order of the line.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use super::record::{Asked, Decided, Facts};
+use super::{Ended, Settings, Via};
+use crate::clock;
+use crate::policy::answer::Answer;
+use crate::policy::reason::Reason;
+use crate::policy::target::without_user;
+use crate::robots::status::Note;
+
+/// The line, in the order in which it is written.
+#[derive(Debug, Serialize)]
+pub(super) struct Entry<'a> {
+    id: String,
+    time: String,
+    decision: &'static str,
+    reason: &'static str,
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_conflict: Option<&'a str>,
+    client: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_agent: Option<Cow<'a, str>>,
+    method: &'a str,
+    url: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dest: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots: Option<Robots<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crawl_delay_s: Option<f64>,
+    #[serde(skip_serializing_if = "is_false")]
+    capped: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paced: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exception: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stripped: Vec<&'a str>,
+    via: &'static str,
+    #[serde(rename = "wait_ms", serialize_with = "milliseconds", skip_serializing_if = "Option::is_none")]
+    wait: Option<Duration>,
+    #[serde(rename = "would_wait_ms", serialize_with = "milliseconds", skip_serializing_if = "Option::is_none")]
+    would_wait: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<Cow<'a, str>>,
+    /// What became of the query of `url`, where it is not all there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<&'static str>,
+    #[serde(rename = "duration_ms", serialize_with = "milliseconds")]
+    duration: Option<Duration>,
+    version: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    config: &'a str,
+}
+
+/// The robots.txt that was decided by.
+#[derive(Debug, Serialize)]
+struct Robots<'a> {
+    url: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    final_url: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    fetched_at: String,
+    age_s: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_false")]
+    stale: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<Note>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[expect(clippy::ref_option, reason = "serde gives a reference")]
+fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    let whole = duration.unwrap_or_default().as_millis();
+    serializer.serialize_u64(u64::try_from(whole).unwrap_or(u64::MAX))
+}
+
+impl<'a> Entry<'a> {
+    /// The words of what is known so far.
+    pub(super) fn of(facts: &'a Facts) -> Entry<'a> {
+        let (identity, decided) = (facts.identity.as_ref(), facts.decided.as_ref());
+        let decision = decided.map(|decided| &decided.decision);
+        let rule = decision.and_then(|decision| decision.rule());
+        let failure = || decided.and_then(|decided| decided.standing.failure.as_deref());
+        Entry {
+            id: facts.id.unwrap_or(Uuid::nil()).to_string(),
+            time: clock::rfc3339(facts.at),
+            decision: "",
+            reason: "",
+            mode: facts.mode.as_str(),
+            agent: identity.map(|identity| identity.token.as_str()),
+            agent_source: identity.map(|identity| identity.source.as_str()),
+            agent_conflict: identity.and_then(|identity| identity.conflict.as_ref()).map(|token| token.as_str()),
+            client: facts.client,
+            user: facts.user.as_deref(),
+            user_agent: facts.user_agent.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes())),
+            method: facts.method.as_str(),
+            url: facts.asked.url(),
+            dest: facts.dest.as_ref().and_then(|dest| word(dest.as_bytes())),
+            group: decision.and_then(|decision| decision.group()),
+            rule: rule.map(|rule| rule.to_string()),
+            line: rule.map(|rule| rule.line),
+            robots: decided.map(Robots::of),
+            crawl_delay_s: decision.and_then(|decision| decision.crawl_delay).map(|delay| delay.as_secs_f64()),
+            capped: facts.capped,
+            paced: facts.paced,
+            exception: facts.exception.as_deref(),
+            stripped: facts.stripped.iter().map(|name| name.as_str()).collect(),
+            via: match facts.via {
+                Via::Plain => "http",
+                Via::Connect => "connect",
+            },
+            wait: facts.waited,
+            would_wait: facts.would_wait,
+            status: facts.status.map(|status| status.as_u16()),
+            bytes: facts.octets,
+            detail: facts.detail.as_deref().or_else(failure).map(Cow::Borrowed),
+            query: None,
+            duration: None,
+            version: env!("CARGO_PKG_VERSION"),
+            config: "",
+        }
+    }
+
+    /// With the end of the request.
+    pub(super) fn ended(self, decision: &'static str, reason: Reason, after: Duration) -> Entry<'a> {
+        Entry { decision, reason: reason.code(), duration: Some(after), ..self }
+    }
+
+    /// As the settings want it: without what of query strings is not to be recorded, wherever a URL stands.
+    pub(super) fn configured(mut self, settings: &'a Settings) -> Entry<'a> {
+        let query = settings.query;
+        self.config = &settings.config;
+        self.detail = self.detail.map(|detail| query.redact_in(&detail, &self.url).into_owned().into());
+        if let Some(url) = query.redacted(&self.url) {
+            self.url = url.into();
+            self.query = Some(query.as_str());
+        }
+        if let Some(url) = self.robots.as_mut().and_then(|robots| robots.final_url.as_mut())
+            && let Some(redacted) = query.redacted(url)
+        {
+            *url = redacted.into();
+        }
+        self
+    }
+
+    /// The end of the request, for who watches.
+    pub(super) fn told(&self, reason: Reason) -> Ended<'_> {
+        Ended {
+            decision: self.decision,
+            reason,
+            url: &self.url,
+            agent: self.agent,
+            rule: self.rule.as_deref(),
+            line: self.line,
+            robots_url: self.robots.as_ref().map(|robots| robots.url),
+            waited: self.wait,
+        }
+    }
+
+    /// The proxy's own answer to the request.
+    pub(super) fn answer(self, reason: Reason, detail: String) -> Answer {
+        let mut answer = Answer::new(reason, detail, self.id);
+        answer.url = Some(self.url.into_owned());
+        answer.agent = self.agent.map(str::to_owned);
+        answer.group = self.group.map(str::to_owned);
+        answer.rule = self.rule;
+        answer.line = self.line;
+        if let Some(robots) = self.robots {
+            answer.robots_url = Some(robots.url.to_owned());
+            answer.robots_status = robots.status;
+            answer.robots_fetched_at = Some(robots.fetched_at);
+        }
+        answer
+    }
+}
+
+impl<'a> Robots<'a> {
+    fn of(decided: &'a Decided) -> Robots<'a> {
+        let (standing, evidence) = (&decided.standing, &decided.standing.evidence);
+        Robots {
+            url: &evidence.robots_url,
+            final_url: evidence.final_url.as_deref().map(Cow::Borrowed),
+            status: evidence.status,
+            fetched_at: clock::rfc3339(evidence.fetched_at),
+            age_s: decided.at.duration_since(evidence.fetched_at).unwrap_or_default().as_secs(),
+            sha256: evidence.sha256.as_deref(),
+            stale: standing.stale,
+            truncated: evidence.truncated,
+            note: evidence.note,
+        }
+    }
+}
+
+impl Asked {
+    /// What stands in the record, without the user that a URL may name.
+    fn url(&self) -> Cow<'_, str> {
+        let text = match self {
+            Asked::Nothing => return "".into(),
+            Asked::Text(text) => Cow::Borrowed(text.as_str()),
+            Asked::Line(uri) => Cow::Owned(uri.to_string()),
+            Asked::Target(target) => Cow::Owned(target.to_string()),
+        };
+        if text.contains('@') { without_user(&text).into() } else { text }
+    }
+}
+
+/// One word, or the client is no browser.
+fn word(dest: &[u8]) -> Option<&str> {
+    let is_word = dest.len() < 32 && dest.iter().all(u8::is_ascii_lowercase);
+    is_word.then(|| str::from_utf8(dest).ok()).flatten()
+}
