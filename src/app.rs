@@ -263,9 +263,11 @@ impl Running {
         &self.audit
     }
 
-    /// TLS handshakes that clients broke off: those that do not trust the CA do so.
-    pub fn broken_handshakes(&self) -> u64 {
-        self.proxy.interception.broken_handshakes()
+    /// Tells how many TLS handshakes clients broke off, as those do that do not trust the CA; also when the proxy has stopped, since the
+    /// last of them may be noticed on the way.
+    pub fn broken_handshakes(&self) -> impl Fn() -> u64 + use<> {
+        let proxy = Arc::clone(&self.proxy);
+        move || proxy.interception.broken_handshakes()
     }
 
     /// Goes by other settings from now on: all at once, or, where a part cannot be set up, not at all. Connections, tunnels, lines, copies

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::record::{Asked, Decided, Facts};
@@ -59,10 +59,10 @@ pub(super) struct Entry<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stripped: Vec<&'a str>,
     via: &'static str,
-    #[serde(rename = "wait_ms", serialize_with = "milliseconds", skip_serializing_if = "Option::is_none")]
-    wait: Option<Duration>,
-    #[serde(rename = "would_wait_ms", serialize_with = "milliseconds", skip_serializing_if = "Option::is_none")]
-    would_wait: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_wait_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,8 +72,7 @@ pub(super) struct Entry<'a> {
     /// What became of the query of `url`, where it is not all there.
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<&'static str>,
-    #[serde(rename = "duration_ms", serialize_with = "milliseconds")]
-    duration: Option<Duration>,
+    duration_ms: u64,
     version: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     config: &'a str,
@@ -103,10 +102,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-#[expect(clippy::ref_option, reason = "serde gives a reference")]
-fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    let whole = duration.unwrap_or_default().as_millis();
-    serializer.serialize_u64(u64::try_from(whole).unwrap_or(u64::MAX))
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<'a> Entry<'a> {
@@ -144,13 +141,13 @@ impl<'a> Entry<'a> {
                 Via::Plain => "http",
                 Via::Connect => "connect",
             },
-            wait: facts.waited,
-            would_wait: facts.would_wait,
+            wait_ms: facts.waited.map(milliseconds),
+            would_wait_ms: facts.would_wait.map(milliseconds),
             status: facts.status.map(|status| status.as_u16()),
             bytes: facts.octets,
             detail: facts.detail.as_deref().or_else(failure).map(Cow::Borrowed),
             query: None,
-            duration: None,
+            duration_ms: 0,
             version: env!("CARGO_PKG_VERSION"),
             config: "",
         }
@@ -158,7 +155,7 @@ impl<'a> Entry<'a> {
 
     /// With the end of the request.
     pub(super) fn ended(self, decision: &'static str, reason: Reason, after: Duration) -> Entry<'a> {
-        Entry { decision, reason: reason.code(), duration: Some(after), ..self }
+        Entry { decision, reason: reason.code(), duration_ms: milliseconds(after), ..self }
     }
 
     /// As the settings want it: without what of query strings is not to be recorded, wherever a URL stands.
@@ -188,7 +185,7 @@ impl<'a> Entry<'a> {
             rule: self.rule.as_deref(),
             line: self.line,
             robots_url: self.robots.as_ref().map(|robots| robots.url),
-            waited: self.wait,
+            waited: self.wait_ms.map(Duration::from_millis),
         }
     }
 

@@ -92,7 +92,7 @@ async fn run_behind(settings: app::Settings, options: &Run) -> anyhow::Result<Ex
     proxy.stop().await;
     if exit.was_started {
         eprint!("{}", tally.summary(&name, audit.as_deref()));
-        if let Some(advice) = advice::advice(&options.command, tally.requests(), broken) {
+        if let Some(advice) = advice::advice(&options.command, tally.requests(), broken()) {
             eprint!("{advice}");
         }
     }
