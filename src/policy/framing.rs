@@ -69,6 +69,11 @@ impl Framing {
         Ok(())
     }
 
+    /// How many requests have come, if all of them are whole and nothing of a further one is there.
+    pub fn requests(&self) -> Option<u64> {
+        (self.at == At::Head && self.head.is_empty()).then_some(self.heads)
+    }
+
     /// Takes some octets, one at least.
     fn step(&mut self, octets: &[u8]) -> Result<usize, Ambiguous> {
         let first = octets[0];
@@ -275,6 +280,29 @@ mod tests {
         }
         let hidden = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{BOTH}", BOTH.len());
         assert_eq!(ambiguous_at(&hidden), None, "a body may hold anything");
+    }
+
+    #[test]
+    fn between_requests_is_where_the_last_is_whole_and_nothing_follows() {
+        let body = format!("{CHUNKED}5\r\nhello\r\n0\r\n\r\n");
+        for (octets, requests) in [
+            ("", Some(0)),
+            ("\r\n", None),
+            (&GET[..10], None),
+            (GET, Some(1)),
+            (&GET.repeat(3), Some(3)),
+            (&format!("{GET}\r\n"), None),
+            (CHUNKED, None),
+            (&body[..body.len() - 1], None),
+            (&body, Some(1)),
+            (BOTH, None),
+        ] {
+            for size in 1..=octets.len().max(1) {
+                let mut framing = Framing::default();
+                let _ = octets.as_bytes().chunks(size).try_for_each(|piece| framing.follow(piece));
+                assert_eq!(framing.requests(), requests, "{octets:?} in pieces of {size}");
+            }
+        }
     }
 
     #[test]

@@ -12,8 +12,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 pub enum Opening {
     /// A TLS handshake.
     Tls,
-    /// HTTP in clear text.
+    /// HTTP/1.1 in clear text.
     Http,
+    /// HTTP/2, by its preface.
+    Http2,
     /// A CONNECT.
     Connect(Connect),
     /// The head of a CONNECT, larger than it may be.
@@ -66,7 +68,7 @@ pub fn opening(octets: &[u8], head_max: usize) -> Option<Opening> {
         return None;
     }
     if !octets.starts_with(CONNECT) {
-        return Some(begins(octets));
+        return begins(octets);
     }
     // A client that sends octet by octet must not have its head parsed as often.
     let is_whole = [&b"\n\r\n"[..], b"\n\n"].iter().any(|end| memchr::memmem::find(octets, end).is_some());
@@ -100,20 +102,29 @@ fn connect(octets: &[u8]) -> Result<Option<Connect>, httparse::Error> {
     Ok(Some(Connect { target, headers, is_http10: request.version == Some(0), length }))
 }
 
-/// What the first octets inside a tunnel are the beginning of, where a CONNECT is a request like others.
+/// What the first octets inside a tunnel are the beginning of, where a CONNECT is a request like others; `None` while that is open.
 ///
-/// A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1). RFC 9110 §9.1 gives methods any token, but every registered one, and
-/// HTTP/2's preface, is letters and hyphens. SSH's greeting is a token too: its digits tell it apart.
-pub fn begins(octets: &[u8]) -> Opening {
-    if octets.first() == Some(&0x16) {
-        return Opening::Tls;
+/// A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1). RFC 9110 §9.1 gives methods any token, but every registered one is
+/// letters and hyphens. SSH's greeting is a token too: its digits tell it apart.
+pub fn begins(octets: &[u8]) -> Option<Opening> {
+    if octets.starts_with(PREFACE) {
+        return Some(Opening::Http2);
+    }
+    if PREFACE.starts_with(octets) {
+        return None;
+    }
+    if octets[0] == 0x16 {
+        return Some(Opening::Tls);
     }
     let method = octets.split(|&octet| octet == b' ').next().unwrap_or_default();
     match !method.is_empty() && method.iter().all(|&octet| octet.is_ascii_alphabetic() || octet == b'-') {
-        true => Opening::Http,
-        false => Opening::Strange,
+        true => Some(Opening::Http),
+        false => Some(Opening::Strange),
     }
 }
+
+/// RFC 9113 §3.4.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -148,7 +159,11 @@ mod tests {
             ("CONNECTED http://a.test/ HTTP/1.1\r\n\r\n", "Http"),
             ("connect a.test:443 HTTP/1.1\r\n\r\n", "Http"),
             ("GET http://a.test/ HTTP/1.1\r\n\r\n", "Http"),
-            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "Http"),
+            ("P", "more"),
+            ("POST http://a.test/ HTTP/1.1\r\n", "Http"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r", "more"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "Http2"),
+            ("PRI * HTTP/2.0\r\n\r\n\r\n", "Http"),
             ("\u{16}\u{3}\u{1}", "Tls"),
             ("SSH-2.0-x\r\n", "Strange"),
             (&long, "TooLarge"),

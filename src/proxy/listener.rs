@@ -4,15 +4,15 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tokio::io::AsyncWriteExt;
 use tokio_util::task::TaskTracker;
 
@@ -21,10 +21,9 @@ use super::pipeline::{Client, Pipeline};
 use super::socket::{Accepted, Listen, Listener};
 use super::stream::{Ahead, Stream};
 use super::tls::{Failure, Interception};
-use super::tunnel;
-use super::unreadable::{self, Explained};
+use super::tunnel::{self, Opened};
+use super::unreadable;
 use crate::clock;
-use crate::policy::framing::Ambiguous;
 use crate::policy::opening::Opening;
 use crate::policy::reason::Reason;
 use crate::upstream::RequestBody;
@@ -35,6 +34,14 @@ pub struct Proxy {
     pub pipeline: Pipeline,
     /// TLS towards clients.
     pub interception: Interception,
+}
+
+/// A stream on which requests come, from the connection's beginning or inside a tunnel.
+pub(super) struct Conversation {
+    pub(super) stream: Ahead<Stream>,
+    pub(super) client: Client,
+    /// Not known where the first octets will tell.
+    pub(super) is_http2: Option<bool>,
 }
 
 /// Requests at once on one HTTP/2 connection; hyper's own default, written down because it bounds what a client may make us hold.
@@ -65,103 +72,121 @@ impl Proxy {
     }
 
     async fn serve(self: Arc<Self>, stream: Stream, client: Client) {
+        let address = client.address;
         let served = match *client.entrance {
-            Listen::Http(_) | Listen::Unix(_) => self.converse(Ahead::new(stream), &client).await,
-            Listen::Https(own) => self.shake_hands(stream, &client, own.ip()).await,
+            Listen::Http(_) | Listen::Unix(_) => self.converse(Ahead::new(stream), client).await,
+            Listen::Https(own) => self.shake_hands(stream, client, own.ip()).await,
         };
         if let Err(error) = served {
-            tracing::debug!(client = %client.address, %error, "a connection ended");
+            tracing::debug!(client = %address, %error, "a connection ended");
         }
     }
 
-    async fn shake_hands(self: &Arc<Self>, stream: Stream, client: &Client, own: IpAddr) -> Result<(), Failure> {
+    async fn shake_hands(self: &Arc<Self>, stream: Stream, client: Client, own: IpAddr) -> Result<(), Failure> {
         let header_timeout = self.pipeline.limits.settings().header_timeout;
-        let handshake = clock::timeout(header_timeout, self.interception.as_proxy(stream, own));
+        let handshake = Box::pin(clock::timeout(header_timeout, self.interception.as_proxy(stream, own)));
         let stream = handshake.await.ok_or("the TLS handshake took too long")??;
         self.converse(Ahead::new(Box::new(stream)), client).await
     }
 
-    /// A connection from its beginning: a CONNECT, after some that were refused perhaps, or requests.
-    async fn converse(self: &Arc<Self>, mut stream: Ahead<Stream>, client: &Client) -> Result<(), Failure> {
+    /// All that a connection carries: how it begins, and the requests that come then.
+    async fn converse(self: &Arc<Self>, stream: Ahead<Stream>, client: Client) -> Result<(), Failure> {
+        // Boxed, so that it takes no room while requests are served, and while none come.
+        match Box::pin(self.begin(stream, client)).await? {
+            Some(conversation) => self.serve_http(conversation).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The beginning of a connection: a CONNECT, after some that were refused perhaps, or the first octets of a request.
+    async fn begin(
+        self: &Arc<Self>,
+        mut stream: Ahead<Stream>,
+        client: Client,
+    ) -> Result<Option<Conversation>, Failure> {
         loop {
             let limits = self.pipeline.limits.settings();
             let opening = tokio::select! {
                 opening = stream.opening(limits.header_timeout, limits.header_bytes) => opening,
-                () = self.pipeline.stopping.cancelled() => return Ok(()),
+                () = self.pipeline.stopping.cancelled() => return Ok(None),
             };
             match opening {
-                Opening::Connect(connect) => match tunnel::open(self, client, connect, stream).await? {
-                    Some(again) => stream = again,
-                    None => return Ok(()),
+                Opening::Connect(connect) => match tunnel::open(self, &client, connect, stream).await? {
+                    Opened::Refused(again) => stream = again,
+                    Opened::Carrying(conversation) => return Ok(Some(conversation)),
+                    Opened::Over => return Ok(None),
                 },
-                Opening::Http | Opening::Strange => return self.serve_http(Box::new(stream), client, false).await,
+                Opening::Http | Opening::Strange => {
+                    return Ok(Some(Conversation { stream, client, is_http2: Some(false) }));
+                }
+                Opening::Http2 => return Ok(Some(Conversation { stream, client, is_http2: Some(true) })),
                 Opening::Tls => {
                     let detail =
                         "TLS on a port for plain HTTP: name the proxy as http://, or give it a listener with https://";
                     tracing::warn!(client = %client.address, "{detail}");
                     // There is nobody to read it, but it writes the record.
-                    unreadable::explanation(self, client, Reason::BadRequest, detail);
-                    return Ok(());
+                    unreadable::explanation(self, &client, Reason::BadRequest, detail);
+                    return Ok(None);
                 }
                 Opening::TooLarge => {
-                    let answer = unreadable::explanation(self, client, Reason::HeaderTooLarge, unreadable::TOO_LARGE);
+                    let answer = unreadable::explanation(self, &client, Reason::HeaderTooLarge, unreadable::TOO_LARGE);
                     stream.write_all(&answer).await?;
                     unreadable::close(stream).await;
-                    return Ok(());
+                    return Ok(None);
                 }
-                Opening::Nothing | Opening::Late => return Ok(()),
+                Opening::Nothing | Opening::Late => return Ok(None),
             }
         }
     }
 
     /// Serves HTTP on a stream until it ends or the proxy stops.
-    pub(super) async fn serve_http(
-        self: &Arc<Self>,
-        stream: Stream,
-        client: &Client,
-        http2: bool,
-    ) -> Result<(), Failure> {
-        let stream = Explained::new(stream, Arc::clone(self), client.clone());
-        let (ambiguous, count, client) = (stream.ambiguous(), AtomicU64::new(0), Arc::new(client.clone()));
+    pub(super) async fn serve_http(self: &Arc<Self>, conversation: Conversation) -> Result<(), Failure> {
+        let Conversation { mut stream, client, is_http2 } = conversation;
+        let is_http2 = match is_http2 {
+            Some(known) => known,
+            None => tokio::select! {
+                opening = stream.opening_inside(self.pipeline.limits.settings().header_timeout) => match opening {
+                    Opening::Nothing | Opening::Late => return Ok(stream.shutdown().await?),
+                    opening => matches!(opening, Opening::Http2),
+                },
+                () = self.pipeline.stopping.cancelled() => return Ok(stream.shutdown().await?),
+            },
+        };
+        let client = Arc::new(client);
+        match is_http2 {
+            true => Box::pin(self.serve_http2(stream, client)).await,
+            false => self.serve_http1(stream, client).await,
+        }
+    }
+
+    async fn serve_http2(self: &Arc<Self>, stream: Ahead<Stream>, client: Arc<Client>) -> Result<(), Failure> {
         let body_timeout = self.pipeline.limits.settings().body_timeout;
-        let service = service_fn(|mut request: Request<Incoming>| {
+        let service = service_fn(|request: Request<Incoming>| {
             let (proxy, client) = (Arc::clone(self), Arc::clone(&client));
-            let nth = count.fetch_add(1, Ordering::Relaxed) + 1;
-            if ambiguous.load(Ordering::Relaxed) == nth {
-                request.extensions_mut().insert(Ambiguous { nth });
-            }
-            // In a box, since the request is handed on from step to step: each would have room for it.
-            let request = Box::new(request.map(|body| RequestBody::of_client(body, body_timeout)));
+            let request = boxed(request, body_timeout);
             async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
         });
         let limits = self.pipeline.limits.settings();
-        let mut builder = auto::Builder::new(Tracked(self.pipeline.tasks.clone()));
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
-            .preserve_header_case(true);
-        builder
-            .http2()
+        let connection = http2::Builder::new(Tracked(self.pipeline.tasks.clone()))
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .initial_stream_window_size(HTTP2_STREAM_WINDOW)
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
-            .max_concurrent_streams(HTTP2_STREAMS_MAX);
-        if http2 {
-            builder = builder.http2_only();
-        }
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+            .max_concurrent_streams(HTTP2_STREAMS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
-            ended = connection.as_mut() => return ended,
+            ended = connection.as_mut() => return Ok(ended?),
             () = self.pipeline.stopping.cancelled() => connection.as_mut().graceful_shutdown(),
         }
-        connection.await
+        Ok(connection.await?)
     }
 
-    async fn answer(self: &Arc<Self>, client: &Client, request: Box<Request<RequestBody>>) -> Response<Body> {
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Box<Request<RequestBody>>,
+    ) -> Response<Body> {
         let (is_head, version) = (request.method() == Method::HEAD, request.version());
         let mut response = match *request.method() {
             // In a box, so that other requests have no room for it.
@@ -177,6 +202,11 @@ impl Proxy {
         }
         if is_head { without_body(response) } else { response }
     }
+}
+
+/// A request as it is handed on from step to step: each would have room for it, were it in no box.
+pub(super) fn boxed(request: Request<Incoming>, body_timeout: Duration) -> Box<Request<RequestBody>> {
+    Box::new(request.map(|body| RequestBody::of_client(body, body_timeout)))
 }
 
 /// Runs the streams of an HTTP/2 connection, and has a stop wait for them: each holds a record, also when the connection is over.
@@ -202,6 +232,3 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
     }
     response
 }
-
-/// hyper takes no smaller buffer.
-const MIN_BUFFER: usize = 8192;

@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod error;
+mod http1;
 pub mod limits;
 pub mod listener;
 mod own;

@@ -111,7 +111,7 @@ async fn server_name<S: AsyncRead + Unpin>(client: &mut Ahead<S>) -> Result<Opti
     let mut acceptor = Acceptor::default();
     let mut read = 0;
     loop {
-        if client.seen().len() == read && !client.look().await {
+        if client.seen().len() == read && !matches!(client.look().await, Ok(true)) {
             return if read == 0 { Ok(None) } else { Err(unreadable()) };
         }
         // A TLS record of a handshake begins with 0x16 (RFC 8446 §5.1).

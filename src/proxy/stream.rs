@@ -1,12 +1,14 @@
 //! A client's octets, whatever carries them: TCP, a Unix socket, TLS, or a tunnel inside another connection.
 
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::clock;
 use crate::policy::opening::{Opening, begins, opening};
@@ -50,35 +52,36 @@ impl<S> Ahead<S> {
 impl<S: AsyncRead + Unpin> Ahead<S> {
     /// Looks until it is known what a connection begins with.
     pub(super) async fn opening(&mut self, timeout: Duration, head_max: usize) -> Opening {
-        let looking = async {
-            loop {
-                match opening(&self.ahead, head_max) {
-                    Some(opening) => return opening,
-                    None if self.look().await => {}
-                    None => return if self.ahead.is_empty() { Opening::Nothing } else { Opening::Http },
-                }
-            }
-        };
-        clock::timeout(timeout, looking).await.unwrap_or(Opening::Late)
+        clock::timeout(timeout, self.first(|octets| opening(octets, head_max))).await.unwrap_or(Opening::Late)
     }
 
     /// The same inside a tunnel.
     pub(super) async fn opening_inside(&mut self, timeout: Duration) -> Opening {
-        if !self.ahead.is_empty() {
-            return begins(&self.ahead);
-        }
-        match clock::timeout(timeout, self.look()).await {
-            Some(true) => begins(&self.ahead),
-            Some(false) => Opening::Nothing,
-            // A client that waits for the server to speak first will wait for ever here.
-            None => Opening::Late,
+        // A client that waits for the server to speak first will wait for ever here.
+        clock::timeout(timeout, self.first(begins)).await.unwrap_or(Opening::Late)
+    }
+
+    async fn first(&mut self, told: impl Fn(&[u8]) -> Option<Opening>) -> Opening {
+        loop {
+            match told(&self.ahead) {
+                Some(opening) => return opening,
+                None if matches!(self.look().await, Ok(true)) => {}
+                None => return if self.ahead.is_empty() { Opening::Nothing } else { Opening::Http },
+            }
         }
     }
 
-    /// Waits for further octets to look at; false where none come any more.
-    pub(super) async fn look(&mut self) -> bool {
-        self.ahead.reserve(FIRST_READ);
-        matches!(self.stream.read_buf(&mut self.ahead).await, Ok(came) if came > 0)
+    /// Waits for further octets to look at; false where none come any more. Holds no buffer until they come.
+    pub(super) async fn look(&mut self) -> io::Result<bool> {
+        let Ahead { stream, ahead } = self;
+        poll_fn(|context| {
+            let mut buffer = [MaybeUninit::uninit(); FIRST_READ];
+            let mut buffer = ReadBuf::uninit(&mut buffer);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+            ahead.extend_from_slice(buffer.filled());
+            Poll::Ready(Ok(!buffer.filled().is_empty()))
+        })
+        .await
     }
 }
 

@@ -11,12 +11,13 @@ use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 
 use super::body::Body;
 use super::error::Refusal;
-use super::listener::Proxy;
+use super::listener::{Conversation, Proxy};
 use super::passthrough::Passage;
 use super::pipeline::{self, Client, OpenTunnel};
 use super::stream::{Ahead, Stream};
@@ -39,22 +40,31 @@ enum Accepted {
     PassedThrough(Box<Passage>),
 }
 
-/// Answers a CONNECT that a connection begins with, and serves what comes through it. The stream is given back where the client may
-/// ask again.
+/// What a CONNECT has come to.
+pub(super) enum Opened {
+    /// It was refused; the client may ask again.
+    Refused(Ahead<Stream>),
+    /// Requests come through it.
+    Carrying(Conversation),
+    /// Nothing does any more.
+    Over,
+}
+
+/// Answers a CONNECT that a connection begins with, and finds out what comes through it.
 pub(super) async fn open(
     proxy: &Arc<Proxy>,
     client: &Client,
     connect: Connect,
     mut stream: Ahead<Stream>,
-) -> Result<Option<Ahead<Stream>>, Failure> {
+) -> Result<Opened, Failure> {
     stream.take(connect.length);
     match admit(proxy, client, &connect.target, &connect.headers, connect.has_content()).await {
         Ok(accepted) => {
             let version = if connect.is_http10 { "1.0" } else { "1.1" };
             stream.write_all(format!("HTTP/{version} 200 Connection established\r\n\r\n").as_bytes()).await?;
             stream.flush().await?;
-            serve(proxy, client, stream, accepted, connect.headers).await?;
-            Ok(None)
+            let conversation = begin(proxy, client, stream, accepted, connect.headers).await?;
+            Ok(conversation.map_or(Opened::Over, Opened::Carrying))
         }
         Err((refusal, record)) => {
             // What stands behind the head was meant for the tunnel, and is no request.
@@ -64,9 +74,9 @@ pub(super) async fn open(
             stream.flush().await?;
             if is_last {
                 unreadable::close(stream).await;
-                return Ok(None);
+                return Ok(Opened::Over);
             }
-            Ok(Some(stream))
+            Ok(Opened::Refused(stream))
         }
     }
 }
@@ -87,15 +97,31 @@ pub(super) async fn connect(
     };
     let upgrade = hyper::upgrade::on(&mut *request);
     let headers = std::mem::take(request.headers_mut());
-    let (served, client) = (Arc::clone(proxy), client.clone());
-    proxy.pipeline.tasks.spawn(async move {
+    proxy.pipeline.tasks.spawn(behind(Arc::clone(proxy), client.clone(), upgrade, accepted, headers));
+    Response::new(Body::Own(Full::default()))
+}
+
+/// Boxed, since a tunnel is served by the code that opened it and its type would contain itself.
+fn behind(
+    proxy: Arc<Proxy>,
+    client: Client,
+    upgrade: OnUpgrade,
+    accepted: Accepted,
+    headers: HeaderMap,
+) -> BoxFuture<'static, ()> {
+    async move {
         let Ok(upgraded) = upgrade.await else { return };
         let stream = Ahead::new(Box::new(TokioIo::new(upgraded)) as Stream);
-        if let Err(error) = serve(&served, &client, stream, accepted, headers).await {
+        let served = match Box::pin(begin(&proxy, &client, stream, accepted, headers)).await {
+            Ok(Some(conversation)) => proxy.serve_http(conversation).await,
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
             tracing::debug!(client = %client.address, %error, "a tunnel ended");
         }
-    });
-    Response::new(Body::Own(Full::default()))
+    }
+    .boxed()
 }
 
 /// Where a CONNECT goes, if its client may use the proxy and there is something to be had: what the client says of itself here holds
@@ -147,60 +173,58 @@ async fn check(
     Ok(tunnel)
 }
 
-async fn serve(
+/// What comes through an accepted CONNECT, as far as it is HTTP.
+async fn begin(
     proxy: &Arc<Proxy>,
     client: &Client,
     stream: Ahead<Stream>,
     accepted: Accepted,
     headers: HeaderMap,
-) -> Result<(), Failure> {
+) -> Result<Option<Conversation>, Failure> {
     match accepted {
-        Accepted::Inspected(tunnel) => serve_inside(proxy, client, stream, tunnel, headers).await,
+        Accepted::Inspected(tunnel) => begin_inside(proxy, client, stream, tunnel, headers).await,
         Accepted::PassedThrough(passage) => {
-            passage.serve(proxy, stream).await;
-            Ok(())
+            Box::pin(passage.serve(proxy, stream)).await;
+            Ok(None)
         }
     }
 }
 
-/// Boxed, since a tunnel is served by the code that opened it and its type would contain itself.
-fn serve_inside<'a>(
-    proxy: &'a Arc<Proxy>,
-    client: &'a Client,
+async fn begin_inside(
+    proxy: &Proxy,
+    client: &Client,
     mut stream: Ahead<Stream>,
     mut tunnel: Tunnel,
     headers: HeaderMap,
-) -> BoxFuture<'a, Result<(), Failure>> {
+) -> Result<Option<Conversation>, Failure> {
     let timeout = proxy.pipeline.limits.settings().header_timeout;
-    async move {
-        match stream.opening_inside(timeout).await {
-            Opening::Http => {
-                tunnel.scheme = Scheme::Http;
-                proxy.serve_http(Box::new(stream), &inside(client, tunnel, headers), false).await
-            }
-            Opening::Tls => {
-                let not_ours = |tunnel: &Tunnel, error: ca::Error| {
-                    let mut record =
-                        client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
-                    record.asked(Asked::Text(tunnel.to_string()));
-                    let Refusal { reason, detail, .. } = error.into();
-                    record.failed(reason, Some(detail));
-                };
-                let handshake = clock::timeout(timeout, proxy.interception.in_tunnel(stream, &mut tunnel, not_ours));
-                let stream = handshake.await.ok_or("the TLS handshake took too long")??;
-                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                proxy.serve_http(Box::new(stream), &inside(client, tunnel, headers), http2).await
-            }
-            Opening::Nothing => Ok(()),
-            _ => {
+    let is_http2 = match stream.opening_inside(timeout).await {
+        opening @ (Opening::Http | Opening::Http2) => {
+            tunnel.scheme = Scheme::Http;
+            Some(matches!(opening, Opening::Http2))
+        }
+        Opening::Tls => {
+            let not_ours = |tunnel: &Tunnel, error: ca::Error| {
                 let mut record = client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
                 record.asked(Asked::Text(tunnel.to_string()));
-                record.failed(Reason::NotHttp, Some("the tunnel carries neither TLS nor HTTP, and was closed".into()));
-                Ok(())
-            }
+                let Refusal { reason, detail, .. } = error.into();
+                record.failed(reason, Some(detail));
+            };
+            let handshake = clock::timeout(timeout, proxy.interception.in_tunnel(stream, &mut tunnel, not_ours));
+            let shaken = handshake.await.ok_or("the TLS handshake took too long")??;
+            let is_http2 = (shaken.get_ref().1.alpn_protocol() == Some(b"h2")).then_some(true);
+            stream = Ahead::new(Box::new(shaken));
+            is_http2
         }
-    }
-    .boxed()
+        Opening::Nothing => return Ok(None),
+        _ => {
+            let mut record = client.record(&proxy.pipeline.audit, &proxy.pipeline.terms.load(), &Method::CONNECT);
+            record.asked(Asked::Text(tunnel.to_string()));
+            record.failed(Reason::NotHttp, Some("the tunnel carries neither TLS nor HTTP, and was closed".into()));
+            return Ok(None);
+        }
+    };
+    Ok(Some(Conversation { stream, client: inside(client, tunnel, headers), is_http2 }))
 }
 
 fn inside(client: &Client, tunnel: Tunnel, headers: HeaderMap) -> Client {

@@ -8,7 +8,6 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,8 +17,10 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::body::Body;
+use super::http1::Progress;
 use super::listener::Proxy;
 use super::pipeline::Client;
+use super::stream::{Ahead, Stream};
 use crate::clock;
 use crate::policy::answer::Rendering;
 use crate::policy::framing::Framing;
@@ -27,35 +28,33 @@ use crate::policy::reason::Reason;
 use crate::upstream;
 
 /// A client's stream whose bare refusals are explained.
-pub(super) struct Explained<S> {
-    stream: S,
+pub(super) struct Explained {
+    stream: Ahead<Stream>,
     proxy: Arc<Proxy>,
-    client: Client,
+    client: Arc<Client>,
     /// Our answer, as far as it is not sent.
     ours: Vec<u8>,
     /// WebSocket was switched to: what goes out is no HTTP any more.
     switched: bool,
     framing: Framing,
-    /// Which request of the connection is the one with two ends, counted from 1; 0 is none.
-    ambiguous: Arc<AtomicU64>,
+    progress: Arc<Progress>,
 }
 
-impl<S> Explained<S> {
-    pub(super) fn new(stream: S, proxy: Arc<Proxy>, client: Client) -> Explained<S> {
-        Explained {
-            stream,
-            proxy,
-            client,
-            ours: Vec::new(),
-            switched: false,
-            framing: Framing::default(),
-            ambiguous: Arc::default(),
-        }
+impl Explained {
+    /// What is seen of the requests is told to `progress`.
+    pub(super) fn new(
+        stream: Ahead<Stream>,
+        proxy: Arc<Proxy>,
+        client: Arc<Client>,
+        progress: Arc<Progress>,
+    ) -> Explained {
+        let (ours, framing) = (Vec::new(), Framing::default());
+        Explained { stream, proxy, client, ours, switched: false, framing, progress }
     }
 
-    /// Tells which request of the connection has two ends.
-    pub(super) fn ambiguous(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.ambiguous)
+    /// Waits for further octets from the client, as [`Ahead::look`] does.
+    pub(super) async fn look(&mut self) -> bool {
+        matches!(self.stream.look().await, Ok(true))
     }
 
     /// The answer that goes out instead of hyper's.
@@ -130,7 +129,7 @@ fn refused_by_hyper(octets: &[u8]) -> Option<Reason> {
     (!is_ours).then_some(reason)
 }
 
-impl<S: AsyncWrite + Unpin> Explained<S> {
+impl Explained {
     fn poll_ours(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.ours.is_empty() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.ours))?;
@@ -143,7 +142,7 @@ impl<S: AsyncWrite + Unpin> Explained<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
+impl AsyncWrite for Explained {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(octets)])
     }
@@ -154,6 +153,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.progress.writes();
         ready!(this.poll_ours(context))?;
         // hyper's own answer is a head and nothing else.
         let head = slices.first().filter(|_| !this.switched);
@@ -174,7 +174,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_ours(context))?;
-        Pin::new(&mut this.stream).poll_flush(context)
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        this.progress.has_written();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -184,14 +186,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Explained<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Explained<S> {
+impl AsyncRead for Explained {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
         if let Err(ambiguous) = this.framing.follow(&buffer.filled()[before..]) {
-            this.ambiguous.store(ambiguous.nth, Ordering::Relaxed);
+            this.progress.is_ambiguous(ambiguous);
         }
+        this.progress.has_read(this.framing.requests());
         Poll::Ready(Ok(()))
     }
 }

@@ -27,6 +27,7 @@ mod forwarding;
 mod handshakes;
 mod holds;
 mod identity;
+mod idle;
 mod instructions;
 mod line;
 mod listeners;
