@@ -14,5 +14,6 @@ mod stream;
 pub mod terms;
 pub mod tls;
 mod tunnel;
+mod unhurried;
 mod unreadable;
 mod websocket;

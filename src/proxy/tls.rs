@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::unhurried::Unhurried;
 use crate::ca::{self, Leaves};
 use crate::policy::target::{Host, Scheme, Tunnel};
 
@@ -37,6 +38,8 @@ impl Interception {
         // Old clients, and curl --http1.0, offer nothing but the last.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+        // Clients use one for the next connection and get another there (RFC 8446 appendix C.4); each costs as much as a request's records.
+        config.send_tls13_tickets = 1;
         Ok(Interception { leaves, config, broken: AtomicU64::new(0) })
     }
 
@@ -66,19 +69,22 @@ impl Interception {
         stream: S,
         tunnel: &mut Tunnel,
         not_ours: impl FnOnce(&Tunnel, crate::ca::Error),
-    ) -> Result<TlsStream<S>, Failure>
+    ) -> Result<TlsStream<Unhurried<S>>, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), Unhurried::new(stream)).await?;
         tunnel.server_name = server_name(&hello.client_hello());
         let config = self.config_for(tunnel.certificate_host(), None).unwrap_or_else(|error| {
             not_ours(tunnel, error);
             Arc::new(self.config.clone())
         });
-        let shaken = hello.into_stream(config).await;
-        if shaken.is_err() {
-            self.broken.fetch_add(1, Ordering::Relaxed);
+        let mut shaken = hello.into_stream(config).await;
+        match &mut shaken {
+            Ok(stream) => stream.get_mut().0.is_done(),
+            Err(_) => {
+                self.broken.fetch_add(1, Ordering::Relaxed);
+            }
         }
         Ok(shaken?)
     }

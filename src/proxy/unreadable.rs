@@ -38,6 +38,8 @@ pub(super) struct Explained {
     switched: bool,
     framing: Framing,
     progress: Arc<Progress>,
+    /// The client has hung up without a word, or is out of reach.
+    is_cut_off: bool,
 }
 
 impl Explained {
@@ -49,12 +51,14 @@ impl Explained {
         progress: Arc<Progress>,
     ) -> Explained {
         let (ours, framing) = (Vec::new(), Framing::default());
-        Explained { stream, proxy, client, ours, switched: false, framing, progress }
+        Explained { stream, proxy, client, ours, switched: false, framing, progress, is_cut_off: false }
     }
 
     /// Waits for further octets from the client, as [`Ahead::look`] does.
     pub(super) async fn look(&mut self) -> bool {
-        matches!(self.stream.look().await, Ok(true))
+        let came = self.stream.look().await;
+        self.is_cut_off = came.is_err();
+        matches!(came, Ok(true))
     }
 
     /// The answer that goes out instead of hyper's.
@@ -181,6 +185,10 @@ impl AsyncWrite for Explained {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // TLS would say good-bye to a client that did not, and the answer is a reset.
+        if this.is_cut_off {
+            return Poll::Ready(Ok(()));
+        }
         ready!(this.poll_ours(context))?;
         Pin::new(&mut this.stream).poll_shutdown(context)
     }
@@ -190,7 +198,9 @@ impl AsyncRead for Explained {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        let read = ready!(Pin::new(&mut this.stream).poll_read(context, buffer));
+        this.is_cut_off = read.is_err();
+        read?;
         if let Err(ambiguous) = this.framing.follow(&buffer.filled()[before..]) {
             this.progress.is_ambiguous(ambiguous);
         }

@@ -59,13 +59,37 @@ async fn bypass_c16_no_early_data_is_taken() {
     for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
         let wire = Wire::tunnel(&proxy, "a.test:443").await;
         let name = ServerName::try_from("a.test").unwrap();
-        let tls = in_time("a handshake", connector.connect(name.clone(), wire.stream)).await.unwrap();
+        let tls = in_time("a handshake", connector.connect(name, wire.stream)).await.unwrap();
         assert_eq!(tls.get_ref().1.handshake_kind(), Some(kind));
         let mut wire = Wire::over(tls);
         wire.send("GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n").await;
         assert_eq!(wire.answer().await.1, "page /x");
-        let mut next = ClientConnection::new(Arc::clone(&config), name).unwrap();
-        assert!(next.early_data().is_none(), "the session that was given permits none");
     }
+    let mut next = ClientConnection::new(config, ServerName::try_from("a.test").unwrap()).unwrap();
+    assert!(next.early_data().is_none(), "the session that was given permits none");
     assert_eq!(site.paths(), ["/x", "/x"]);
+}
+
+/// Its ticket comes with the first answer (TLS 1.3), or ends the handshake (TLS 1.2).
+#[tokio::test]
+async fn a_client_that_has_had_an_answer_resumes_its_session() {
+    let site = Origin::https(|visit| Reply::of_site(RULES, visit)).await;
+    let proxy = Proxy::before(&[("a.test", &site)]).await;
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
+        let config = config.with_protocol_versions(&[version]).unwrap();
+        let config = config.with_root_certificates(roots(&proxy)).with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        for kind in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
+            let wire = Wire::tunnel(&proxy, "a.test:443").await;
+            let name = ServerName::try_from("a.test").unwrap();
+            let tls = in_time("a handshake", connector.connect(name, wire.stream)).await.unwrap();
+            assert_eq!(tls.get_ref().1.handshake_kind(), Some(kind), "{version:?}");
+            let mut wire = Wire::over(tls);
+            for path in ["/x", "/y"] {
+                wire.send(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n")).await;
+                assert_eq!(wire.answer().await.1, format!("page {path}"));
+            }
+        }
+    }
 }
