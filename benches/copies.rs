@@ -17,6 +17,10 @@ use robots_proxy::lookup::{Fetch, Lookup, Settings};
 use robots_proxy::policy::target::Origin;
 use robots_proxy::upstream::Speech;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ORIGINS: usize = 100_000;
 
 /// Every origin has a file of about 2 KB of its own, but for the first, whose file is as long as a file may be.

@@ -16,6 +16,10 @@ use robots_proxy::policy::decision::decide;
 use robots_proxy::policy::target::Origin;
 use robots_proxy::upstream::Speech;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const HOSTS: usize = 1_000_000;
 
 /// What web servers say of a file that they do not have.

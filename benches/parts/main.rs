@@ -11,6 +11,10 @@ mod rules;
 
 use criterion::Criterion;
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const AGENT: &str = "NimbuBot";
 
 fn main() {
