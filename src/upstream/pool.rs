@@ -109,6 +109,9 @@ struct Kept {
     by_origin: HashMap<Origin, Vec<Idle>>,
     /// Connections of all origins.
     total: usize,
+    /// Those unused for longest, the very oldest last, as of when all were last looked through: what has come since is younger. Some
+    /// have been used or closed meanwhile.
+    oldest: Vec<(Instant, Origin)>,
     next_sweep: Option<Instant>,
 }
 
@@ -124,6 +127,9 @@ const PER_ORIGIN_MAX: usize = 64;
 /// Unused connections kept in all, the one unused for longest closed for a new one: each is an open file, of which a process has 1,024
 /// by default, and a crawl of many sites seldom comes back to one.
 const TOTAL_MAX: usize = 512;
+
+/// How many of the oldest are found at a time, so that a full pool is looked through once for many new connections.
+const OLDEST_MAX: usize = 64;
 
 impl Pool {
     pub(super) fn new(idle_timeout: Duration) -> Pool {
@@ -225,20 +231,32 @@ impl Kept {
     }
 
     fn close_the_oldest(&mut self) {
-        let oldest = |idle: &Vec<Idle>| idle.iter().map(|connection| connection.since).min();
-        let Some((origin, Some(since))) =
-            self.by_origin.iter().map(|(origin, idle)| (origin.clone(), oldest(idle))).min_by_key(|(_, since)| *since)
-        else {
-            return;
-        };
-        if let Some(idle) = self.by_origin.get_mut(&origin) {
-            let before = idle.len();
-            idle.retain(|connection| connection.since != since);
-            self.total -= before - idle.len();
-            if idle.is_empty() {
-                self.by_origin.remove(&origin);
+        while self.total > 0 {
+            match self.oldest.pop() {
+                Some((since, origin)) if self.close(&origin, since) => return,
+                Some(_) => {}
+                None => self.find_the_oldest(),
             }
         }
+    }
+
+    fn find_the_oldest(&mut self) {
+        let all = self.by_origin.iter();
+        let mut all: Vec<_> = all.flat_map(|(origin, idle)| idle.iter().map(move |one| (one.since, origin))).collect();
+        all.sort_unstable_by_key(|(since, _)| *since);
+        self.oldest = all.into_iter().take(OLDEST_MAX).rev().map(|(since, origin)| (since, origin.clone())).collect();
+    }
+
+    /// Closes the connection of an origin that is unused since then; false where there is none.
+    fn close(&mut self, origin: &Origin, since: Instant) -> bool {
+        let Some(idle) = self.by_origin.get_mut(origin) else { return false };
+        let Some(at) = idle.iter().position(|connection| connection.since == since) else { return false };
+        idle.remove(at);
+        self.total -= 1;
+        if idle.is_empty() {
+            self.by_origin.remove(origin);
+        }
+        true
     }
 }
 
@@ -284,5 +302,29 @@ mod tests {
                 && pool.take(&origin(10), Speech::Http1).await.is_some()
         );
         assert!(pool.take(&origin(TOTAL_MAX + 9), Speech::Http1).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_was_used_again_is_not_among_the_oldest() {
+        let pool = Pool::new(Duration::from_secs(3600));
+        let mut far_ends = Vec::new();
+        for number in 0..TOTAL_MAX + 1 {
+            let (sender, far) = connection().await;
+            pool.keep(origin(number), sender);
+            far_ends.push(far);
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        // The first is closed by now, and the next ones are known to be the oldest.
+        let used = pool.take(&origin(1), Speech::Http1).await.unwrap();
+        pool.keep(origin(1), used);
+        for number in 0..OLDEST_MAX {
+            let (sender, far) = connection().await;
+            pool.keep(origin(TOTAL_MAX + 1 + number), sender);
+            far_ends.push(far);
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(pool.lock().total, TOTAL_MAX);
+        let is_kept = async |number: usize| pool.take(&origin(number), Speech::Http1).await.is_some();
+        assert!(is_kept(1).await && !is_kept(OLDEST_MAX + 1).await && is_kept(OLDEST_MAX + 2).await);
     }
 }
