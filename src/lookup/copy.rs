@@ -62,6 +62,29 @@ impl Copy {
         }
     }
 
+    /// The copy that an answer without rules makes, where it tells nothing more.
+    pub(super) fn plain(robots_url: String, status: u16, fetched_at: SystemTime, lifetime: Duration) -> Copy {
+        Copy {
+            robots_url,
+            final_url: None,
+            status,
+            fetched_at,
+            confirmed_at: fetched_at,
+            lifetime,
+            sha256: None,
+            truncated: false,
+            note: None,
+            etag: None,
+            last_modified: None,
+        }
+    }
+
+    /// Whether it is such a one.
+    pub(super) fn is_plain(&self) -> bool {
+        self.sha256.is_none()
+            && *self == Copy::plain(self.robots_url.clone(), self.status, self.fetched_at, self.lifetime)
+    }
+
     /// What a refresh may be conditional on (RFC 9110 §13.1), and at which URL.
     pub fn validators(&self) -> Option<Validators> {
         let url = self.final_url.clone().unwrap_or_else(|| self.robots_url.clone());

@@ -3,24 +3,24 @@
 //! Promises: an origin is asked once at a time however many requests wait, and the request for its robots.txt outlives the client
 //! that caused it; a copy is asked for anew before it is too old, so that nobody waits; a failure keeps the old copy, and never
 //! becomes a permission (RFC 9309 §2.3.1.4, §2.4). What an answer means is decided in [`crate::robots::status`], how it is fetched in
-//! [`fetch`], what time makes of it in `state`, and what a restart needs is in [`store`]. moka bounds the memory; freshness is our
-//! own comparison, since moka's clock is not ours.
+//! [`fetch`], what time makes of it in `state`, what a million of them cost in `kept`, and what a restart needs is in [`store`].
 
 pub mod copy;
 pub mod fetch;
+mod kept;
 mod state;
 pub mod store;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
-use moka::policy::EvictionPolicy;
 use tokio::sync::watch;
 
 use self::copy::Copy;
 use self::fetch::{FetchError, Fetched, Validators};
+use self::kept::{Entry, Kept, Locked, Slot};
 use self::state::{Known, State};
 use self::store::Store;
 use crate::clock;
@@ -80,7 +80,7 @@ struct Shared {
     manner: ArcSwap<Manner>,
     store: Option<Store>,
     fetches: Fetches,
-    origins: moka::sync::Cache<Origin, Arc<Entry>>,
+    kept: Kept,
 }
 
 /// How origins are asked, and what their answers mean.
@@ -89,44 +89,15 @@ struct Manner {
     fetch: Arc<dyn Fetch>,
 }
 
-/// Memory for parsed copies, in octets. What does not fit is read from the store again; 100,000 files of the usual size fit.
-const MEMORY_MAX: u64 = 1 << 30;
-
-/// What an origin costs beside its rules: key, evidence and bookkeeping. Measured, rounded up.
-const ENTRY_OCTETS: u32 = 1024;
-
-/// What is known of one origin. The mutex is never held across an await.
-#[derive(Default)]
-struct Entry {
-    known: Mutex<Locked>,
-}
-
-#[derive(Default)]
-struct Locked {
-    state: State,
-    /// Whether the store has been asked.
-    recalled: bool,
-    flight: Option<Flight>,
-}
-
 /// A fetch under way: holds its result in the end.
 type Flight = watch::Receiver<Option<Arc<Standing>>>;
 
 impl Lookup {
     /// Nothing known yet, but what the store holds.
     pub fn new(settings: Settings, fetch: Arc<dyn Fetch>, store: Option<Store>) -> Lookup {
-        // An origin weighs at least its share, so that there are not many more in memory than copies on disk; the share is smaller than
-        // an even one, or a single long file would drive others out of a full cache. The least recently used go first, so a new origin
-        // always gets in.
-        let share = MEMORY_MAX / settings.max_copies.saturating_mul(5).div_ceil(4).max(1);
-        let share = u32::try_from(share).unwrap_or(u32::MAX).max(ENTRY_OCTETS);
-        let origins = moka::sync::Cache::builder()
-            .max_capacity(MEMORY_MAX.max(u64::from(share) * settings.max_copies))
-            .weigher(move |_, entry: &Arc<Entry>| entry.lock().octets().max(share))
-            .eviction_policy(EvictionPolicy::lru())
-            .build();
+        let kept = Kept::new(settings.max_copies);
         let manner = ArcSwap::from_pointee(Manner { settings, fetch });
-        Lookup { shared: Arc::new(Shared { manner, store, fetches: Fetches::default(), origins }) }
+        Lookup { shared: Arc::new(Shared { manner, store, fetches: Fetches::default(), kept }) }
     }
 
     /// Takes other settings, and another way to ask. What is known stays, as far as it would have been known by the new settings; so does
@@ -138,18 +109,25 @@ impl Lookup {
         let is_new = settings != before.settings;
         self.shared.manner.store(Arc::new(Manner { settings: settings.clone(), fetch }));
         if is_new {
-            for (_, entry) in &self.shared.origins {
+            for (origin, _) in self.shared.kept.iter() {
+                let entry = self.shared.entry(&origin);
                 entry.lock().state.reconsider(&settings, other_meaning, clock::now());
+                self.shared.kept.put(origin, &entry);
             }
         }
     }
 
     /// What holds at an origin now. Waits for its robots.txt where nothing usable is known, at most for the fetch's own deadline.
     pub async fn standing(&self, origin: &Origin, speech: Speech) -> Arc<Standing> {
-        let entry = self.shared.entry(origin);
+        let now = clock::now();
+        let entry = match self.shared.kept.get(origin) {
+            Some(Slot::Plain(plain)) if plain.holds_at(now) => return Arc::new(plain.standing(origin)),
+            Some(Slot::Entry(entry, _)) => entry,
+            _ => self.shared.entry(origin),
+        };
         let flight = {
             let mut locked = entry.lock();
-            match locked.state.at(clock::now()) {
+            match locked.state.at(now) {
                 Known::Holds(standing) => return standing,
                 Known::Due(standing) => {
                     self.shared.take_off(&entry, &mut locked, origin, speech);
@@ -174,26 +152,23 @@ impl Lookup {
 
     /// Forgets an origin's copy; returns whether there was one in memory.
     pub fn forget(&self, origin: &Origin) -> bool {
-        let known = self.shared.origins.get(origin);
+        let known = self.shared.kept.get(origin);
         // The store forgets a little later, and must not be asked before it has.
-        let nothing = Entry { known: Mutex::new(Locked { recalled: true, ..Locked::default() }) };
-        self.shared.origins.insert(origin.clone(), Arc::new(nothing));
+        self.shared.kept.put(origin.clone(), &Arc::new(Entry::knowing(State::default())));
         if let Some(store) = &self.shared.store {
             store.forget(origin);
         }
-        known.is_some_and(|entry| entry.lock().state.copy().is_some())
+        known.is_some_and(|slot| slot.copy(origin).is_some())
     }
 
     /// The copies in memory, by origin.
     pub fn copies(&self) -> Vec<(Origin, Copy)> {
-        let copy_of =
-            |(origin, entry): (Arc<Origin>, Arc<Entry>)| Some(((*origin).clone(), entry.lock().state.copy()?.clone()));
-        self.shared.origins.iter().filter_map(copy_of).collect()
+        self.shared.kept.iter().filter_map(|(origin, slot)| slot.copy(&origin).map(|copy| (origin, copy))).collect()
     }
 
     /// How many copies are in memory.
     pub fn count(&self) -> usize {
-        self.shared.origins.iter().filter(|(_, entry)| entry.lock().state.copy().is_some()).count()
+        self.shared.kept.iter().filter(|(_, slot)| slot.has_copy()).count()
     }
 
     /// Requests for robots.txt.
@@ -209,10 +184,7 @@ impl Lookup {
 
 impl Shared {
     fn entry(&self, origin: &Origin) -> Arc<Entry> {
-        match self.origins.get(origin) {
-            Some(entry) => entry,
-            None => self.origins.get_with(origin.clone(), Arc::default),
-        }
+        self.kept.entry(origin, &self.manner.load().settings, clock::now())
     }
 
     /// The fetch that is under way, or a new one in a task of its own: the client that needs it may go away, the next ones will not.
@@ -227,8 +199,7 @@ impl Shared {
         tokio::spawn(async move {
             let standing = shared.fly(&entry, &origin, speech).await;
             entry.lock().flight = None;
-            // Put in anew, since its weight has changed.
-            shared.origins.insert(origin, entry);
+            shared.kept.put(origin, &entry);
             sender.send_replace(Some(standing));
         });
         flight
@@ -271,20 +242,6 @@ impl Shared {
             Known::Holds(standing) | Known::Due(standing) => Some(standing),
             Known::Nothing => None,
         }
-    }
-}
-
-impl Entry {
-    fn lock(&self) -> MutexGuard<'_, Locked> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Locked {
-    /// What the entry weighs in memory.
-    fn octets(&self) -> u32 {
-        let rules = self.state.rules().map_or(0, |rules| rules.memory());
-        u32::try_from(rules).unwrap_or(u32::MAX).saturating_add(ENTRY_OCTETS)
     }
 }
 

@@ -5,14 +5,17 @@
 //! then requests wait for the answer: it may bring rules that close what the old copy left open. All of it is comparisons with a
 //! `now` that comes in.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::num::NonZeroU16;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::Settings;
 use super::copy::{Copy, Judged, no_evidence};
 use super::fetch::Validators;
+use crate::clock;
 use crate::policy::reason::Reason;
 use crate::policy::standing::{Effect, Evidence, Standing};
+use crate::policy::target::Origin;
 use crate::robots::{RobotsTxt, status};
 
 /// The share of a copy's life after which it is asked for anew in the background.
@@ -43,6 +46,21 @@ struct Failure {
     standing: Arc<Standing>,
     ask_again_at: Instant,
 }
+
+/// An origin whose answer means that there are no rules, and told nothing more: a million of them are kept, in 24 octets each.
+#[derive(Clone, Debug)]
+pub(super) struct Plain {
+    status: NonZeroU16,
+    /// In seconds.
+    lifetime: u32,
+    /// In nanoseconds since 1970.
+    fetched_at: u64,
+    /// The same by the clock that nobody sets, in nanoseconds from [`BEGAN`].
+    since: i64,
+}
+
+/// Some instant to count from.
+static BEGAN: LazyLock<Instant> = LazyLock::new(clock::now);
 
 /// What a request gets from what is known.
 #[derive(Debug)]
@@ -185,6 +203,67 @@ impl State {
         });
         self.failure = Some(Failure { standing: Arc::clone(&standing), ask_again_at });
         standing
+    }
+}
+
+impl Plain {
+    /// All that is known, if it is no more than this.
+    pub(super) fn of(state: &State) -> Option<Plain> {
+        let good = state.good.as_ref().filter(|good| state.failure.is_none() && good.copy.is_plain())?;
+        let (age, then) = good.age;
+        let since = then.checked_sub(age)?;
+        let plain = Plain {
+            status: NonZeroU16::new(good.copy.status)?,
+            lifetime: u32::try_from(good.copy.lifetime.as_secs()).ok()?,
+            fetched_at: u64::try_from(good.copy.fetched_at.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?,
+            since: match since.checked_duration_since(*BEGAN) {
+                Some(after) => i64::try_from(after.as_nanos()).ok()?,
+                None => -i64::try_from(BEGAN.duration_since(since).as_nanos()).ok()?,
+            },
+        };
+        (plain.lifetime() == good.copy.lifetime).then_some(plain)
+    }
+
+    /// Whether nothing is to be done at `now`.
+    pub(super) fn holds_at(&self, now: Instant) -> bool {
+        now < self.since() + self.lifetime().mul_f64(REFRESH_AT)
+    }
+
+    /// What holds at its origin while it holds.
+    pub(super) fn standing(&self, origin: &Origin) -> Standing {
+        let evidence =
+            Evidence { status: Some(self.status.get()), ..no_evidence(origin.robots_url(), self.fetched_at()) };
+        Standing {
+            effect: Effect::NoRules,
+            evidence: Arc::new(evidence),
+            stale: false,
+            failure: None,
+            ask_again_at: self.since() + self.lifetime(),
+        }
+    }
+
+    /// The copy that it was made of.
+    pub(super) fn copy(&self, origin: &Origin) -> Copy {
+        Copy::plain(origin.robots_url(), self.status.get(), self.fetched_at(), self.lifetime())
+    }
+
+    /// The state that it was made of, as these settings have it.
+    pub(super) fn state(&self, origin: &Origin, settings: &Settings, now: Instant) -> State {
+        let age = now.saturating_duration_since(self.since());
+        State { good: Some(Good::new(self.copy(origin), Effect::NoRules, age, settings, now)), ..State::default() }
+    }
+
+    fn lifetime(&self) -> Duration {
+        Duration::from_secs(self.lifetime.into())
+    }
+
+    fn fetched_at(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.fetched_at)
+    }
+
+    fn since(&self) -> Instant {
+        let distance = Duration::from_nanos(self.since.unsigned_abs());
+        if self.since < 0 { *BEGAN - distance } else { *BEGAN + distance }
     }
 }
 

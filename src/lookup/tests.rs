@@ -1,6 +1,7 @@
 //! Hours of robots.txt, played against a scripted origin in paused time.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 

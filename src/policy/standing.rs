@@ -25,6 +25,20 @@ pub struct Standing {
     pub ask_again_at: Instant,
 }
 
+impl Standing {
+    /// Whether another one says the same: it rests on the same answer, and on the same try after that.
+    pub fn says_the_same(&self, other: &Standing) -> bool {
+        let same_effect = match (&self.effect, &other.effect) {
+            (Effect::Rules(one), Effect::Rules(other)) => Arc::ptr_eq(one, other),
+            (Effect::NoRules, Effect::NoRules) => true,
+            (Effect::DisallowAll(one), Effect::DisallowAll(other)) => one == other,
+            _ => false,
+        };
+        let facts = |of: &Standing| (of.stale, of.ask_again_at, of.failure.clone());
+        same_effect && facts(self) == facts(other) && self.evidence == other.evidence
+    }
+}
+
 /// The effect of a standing.
 #[derive(Clone, Debug)]
 pub enum Effect {

@@ -161,7 +161,11 @@ impl Origin {
 
     /// Where the origin's robots.txt is.
     pub fn robots_url(&self) -> String {
-        format!("{self}/robots.txt")
+        match self.port == self.scheme.default_port() && !self.host.as_str().contains(':') {
+            // As most are, and without the formatting machinery: it is made for each request to a site without rules.
+            true => [self.scheme.as_str(), "://", self.host.as_str(), "/robots.txt"].concat(),
+            false => format!("{self}/robots.txt"),
+        }
     }
 }
 
