@@ -15,6 +15,7 @@ mod patient;
 mod pool;
 mod race;
 mod resolve;
+mod signatures;
 mod tls;
 mod upload;
 

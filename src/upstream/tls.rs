@@ -15,8 +15,8 @@ use rustls::{CipherSuite, ClientConfig, ConfigBuilder, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Error;
 use super::dial::{HostPort, Io};
+use super::{Error, signatures};
 use crate::policy::host::HostPattern;
 use crate::policy::target::Host;
 
@@ -164,6 +164,7 @@ fn trusting(roots: &Arc<RootCertStore>) -> Result<Builder, SetupError> {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     // AES-128 first, as browsers offer it: its handshakes hash with SHA-256, for which processors have instructions, and not SHA-384.
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    provider.signature_verification_algorithms = signatures::remembered();
     let builder = ClientConfig::builder_with_provider(Arc::new(provider));
     Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(Arc::clone(roots)))
 }
