@@ -9,9 +9,9 @@ use http::HeaderValue;
 use super::Token;
 use crate::policy::user_agent::token_in_user_agent;
 
-/// What was read last.
+/// What was read last. Copied, since a header value holds on to all that was read with it: 8 KiB for as long as the connection lives.
 #[derive(Debug, Default)]
-pub struct LastUserAgent(Mutex<Option<(HeaderValue, Option<Token>)>>);
+pub struct LastUserAgent(Mutex<Option<(Box<[u8]>, Option<Token>)>>);
 
 impl LastUserAgent {
     /// The product token that a User-Agent names, if it can be told. Octets that are no UTF-8 are replaced: the name is often plain
@@ -19,13 +19,13 @@ impl LastUserAgent {
     pub(super) fn token(&self, user_agent: &HeaderValue) -> Option<Token> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((read, token)) = &*last
-            && read == user_agent
+            && **read == *user_agent.as_bytes()
         {
             return token.clone();
         }
         let text = String::from_utf8_lossy(user_agent.as_bytes());
         let token = token_in_user_agent(&text).and_then(|name| name.parse().ok());
-        *last = Some((user_agent.clone(), token.clone()));
+        *last = Some((user_agent.as_bytes().into(), token.clone()));
         token
     }
 }
