@@ -5,6 +5,7 @@
 //! the client sends again. Only between two requests, when all that came is answered and all that was answered is sent, does hyper hold
 //! nothing that could be lost with it.
 
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,7 +124,7 @@ impl Proxy {
 }
 
 /// How far a connection is, as seen from both sides of hyper: what it has read and written, and what it has asked of us.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Requests that have been read, if they were read to their ends and nothing of a further one was.
     read: AtomicU64,
@@ -135,18 +136,6 @@ pub(super) struct Progress {
 }
 
 const NOT_TO_THE_END: u64 = u64::MAX;
-
-impl Default for Progress {
-    fn default() -> Progress {
-        Progress {
-            read: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            is_writing: AtomicBool::new(false),
-            ambiguous: AtomicU64::new(0),
-        }
-    }
-}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Lull {
@@ -273,25 +262,21 @@ impl Drop for Lent {
 }
 
 impl AsyncRead for Lent {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Lent {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         self.stream().poll_write(context, octets)
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        slices: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         self.stream().poll_write_vectored(context, slices)
     }
 
@@ -299,11 +284,11 @@ impl AsyncWrite for Lent {
         self.stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_flush(context)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_shutdown(context)
     }
 }
