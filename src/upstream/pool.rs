@@ -121,7 +121,8 @@ struct Idle {
     since: Instant,
 }
 
-/// Unused connections kept per origin: more than a browser opens to a proxy, fewer than an origin minds.
+/// Connections kept per origin, the one unused for longest closed for a new one: more than a browser opens to a proxy, fewer than an
+/// origin minds.
 const PER_ORIGIN_MAX: usize = 64;
 
 /// Unused connections kept in all, the one unused for longest closed for a new one: each is an open file, of which a process has 1,024
@@ -205,10 +206,15 @@ impl Pool {
             kept.close_the_oldest();
         }
         let idle = kept.by_origin.entry(origin).or_default();
-        if idle.len() < PER_ORIGIN_MAX {
-            idle.push(Idle { sender, since: now });
-            kept.total += 1;
+        // The new one is kept in any case: it may be the one that all requests could share.
+        if idle.len() >= PER_ORIGIN_MAX
+            && let Some(oldest) = (0..idle.len()).min_by_key(|&at| idle[at].since)
+        {
+            idle.remove(oldest);
+            kept.total -= 1;
         }
+        idle.push(Idle { sender, since: now });
+        kept.total += 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -270,7 +276,7 @@ impl Idle {
 mod tests {
     use std::time::Duration;
 
-    use hyper_util::rt::TokioIo;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
 
     use super::*;
 
@@ -326,5 +332,25 @@ mod tests {
         assert_eq!(pool.lock().total, TOTAL_MAX);
         let is_kept = async |number: usize| pool.take(&origin(number), Speech::Http1).await.is_some();
         assert!(is_kept(1).await && !is_kept(OLDEST_MAX + 1).await && is_kept(OLDEST_MAX + 2).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_with_its_share_of_connections_still_gets_one_that_can_be_shared() {
+        let pool = Pool::new(Duration::from_secs(3600));
+        let mut far_ends = Vec::new();
+        for _ in 0..PER_ORIGIN_MAX {
+            let (sender, far) = connection().await;
+            pool.keep(origin(1), sender);
+            far_ends.push(far);
+            clock::sleep(Duration::from_millis(1)).await;
+        }
+        let (near, _far) = tokio::io::duplex(1024);
+        let (sender, connection) =
+            http2::handshake::<_, _, RequestBody>(TokioExecutor::new(), TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection);
+        pool.share(&origin(1), &Sender::Http2(sender));
+        assert_eq!(pool.lock().total, PER_ORIGIN_MAX);
+        assert!(pool.take(&origin(1), Speech::Http2).await.is_some_and(|sender| sender.is_http2()));
+        assert_eq!(pool.lock().by_origin[&origin(1)].len(), PER_ORIGIN_MAX);
     }
 }
