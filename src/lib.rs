@@ -16,7 +16,7 @@
 //!    about it.
 //! 2. Parts, each holding one thing for the life of the process: [`clock`], [`metrics`] (what is counted), [`ca`] and its leaf
 //!    certificates, [`upstream`] (the connections to origins), [`audit`] (the records), [`auth`] (who may use the proxy), [`queue`] (the
-//!    line per host and bot), [`lookup`] (the robots.txt in force).
+//!    line per host and bot), [`lookup`] (the robots.txt in force). Beside them `hex`, how digests are written.
 //! 3. The road: [`proxy`], with listener, tunnel and pipeline; [`control`], the window into a running proxy; [`admin`], the view inside.
 //! 4. Start-up: [`config`], the only place that knows TOML; [`app`], the only place that puts parts together; [`cli`], and
 //!    `commands`, one file a subcommand.
@@ -38,6 +38,7 @@ pub mod audit;
 pub mod auth;
 pub mod ca;
 pub mod clock;
+mod hex;
 pub mod lookup;
 pub mod metrics;
 pub mod queue;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const STEPS: [&[&str]; 14] = [
     &["robots"],
     &["policy"],
-    &["clock"],
+    &["clock", "hex"],
     &["metrics"],
     &["ca", "upstream", "audit", "auth"],
     &["queue"],

@@ -7,6 +7,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
+
 /// What the first record of a chain names as the hash before it.
 pub const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -67,7 +69,7 @@ impl<'a> Link<'a> {
 }
 
 fn hash(octets: &[u8]) -> String {
-    Sha256::digest(octets).iter().map(|octet| format!("{octet:02x}")).collect()
+    hex(&Sha256::digest(octets))
 }
 
 /// Why a line is not the next of its chain.

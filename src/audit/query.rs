@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
+
 /// What becomes of query strings in records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Query {
@@ -53,8 +55,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
 }
 
 fn digest(query: &str) -> String {
-    let hash = Sha256::digest(query.as_bytes());
-    hash[..8].iter().fold("sha256=".to_owned(), |text, octet| format!("{text}{octet:02x}"))
+    format!("sha256={}", hex(&Sha256::digest(query.as_bytes())[..8]))
 }
 
 #[cfg(test)]

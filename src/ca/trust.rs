@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
+
 /// A place that programs look into for the certificates that they trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Store {
@@ -68,8 +70,7 @@ pub struct Subject<'a> {
 
 /// The name of a certificate.
 pub fn name_of(certificate: &CertificateDer<'_>) -> String {
-    let hash = Sha256::digest(certificate);
-    format!("robots-proxy-{:02x}{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2], hash[3])
+    format!("robots-proxy-{}", hex(&Sha256::digest(certificate)[..4]))
 }
 
 impl Store {

@@ -28,6 +28,7 @@ pub use self::load::{LoadError, Loaded};
 pub use self::read::{Mistake, read};
 use self::units::Text;
 use crate::app;
+use crate::hex::hex;
 use crate::policy::enforcement::Mode;
 use crate::proxy::socket::Listen;
 
@@ -77,7 +78,7 @@ impl Config {
     /// record tells which configuration was in force.
     pub fn fingerprint(&self) -> String {
         let shown = toml::to_string(self).unwrap_or_default();
-        Sha256::digest(shown.as_bytes())[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+        hex(&Sha256::digest(shown.as_bytes())[..6])
     }
 
     /// The settings of the parts; relative paths start from `base`, and `state` is the state folder where none is named.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::Settings;
 use super::fetch::{FetchError, Fetched, Validators};
+use crate::hex::hex;
 use crate::policy::reason::Reason;
 use crate::policy::standing::{Effect, Evidence};
 use crate::robots::RobotsTxt;
@@ -219,13 +220,4 @@ pub fn judge(
 /// Evidence of nothing but the question.
 pub fn no_evidence(robots_url: String, wall: SystemTime) -> Evidence {
     Evidence { robots_url, final_url: None, status: None, fetched_at: wall, sha256: None, truncated: false, note: None }
-}
-
-fn hex(octets: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    octets
-        .iter()
-        .flat_map(|octet| [octet >> 4, octet & 15])
-        .map(|digit| char::from(DIGITS[usize::from(digit)]))
-        .collect()
 }
