@@ -256,10 +256,11 @@ impl Record {
         let settings = self.audit.settings();
         let entry = Entry::of(&self.facts).ended(decision, reason, clock::now().duration_since(self.facts.began));
         let entry = entry.configured(&settings);
-        self.audit.ended(&entry.told(reason));
+        let told = entry.told(reason);
+        self.audit.ended(&told);
         let mut line = serde_json::to_string(&entry).unwrap_or_default();
         if let Some(feed) = self.audit.feed() {
-            feed.push(&entry.told(reason), line.clone());
+            feed.push(&told, line.clone());
         }
         line.push('\n');
         is_written.then(|| line.into_bytes())

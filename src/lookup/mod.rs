@@ -158,7 +158,7 @@ impl Lookup {
         if let Some(store) = &self.shared.store {
             store.forget(origin);
         }
-        known.is_some_and(|slot| slot.copy(origin).is_some())
+        known.is_some_and(|slot| slot.has_copy())
     }
 
     /// The copies in memory, by origin.

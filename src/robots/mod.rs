@@ -189,12 +189,12 @@ impl RobotsTxt {
     /// How long the bot is asked to wait between two requests: the longest of all delays that are for it, in its own groups or, where it has
     /// none, in those for everyone. Zero is an answer.
     pub fn crawl_delay(&self, token: &str) -> Option<Duration> {
-        self.bots.delays(self.bots.of(&self.tape, token)).crawl_delay
+        self.delays(token).0
     }
 
     /// The same said by `Request-rate: 1/10s`, as the time for each request. The hours that may follow it are not looked at.
     pub fn request_rate(&self, token: &str) -> Option<Duration> {
-        self.bots.delays(self.bots.of(&self.tape, token)).request_rate
+        self.delays(token).1
     }
 
     /// The file was longer than the limit.
