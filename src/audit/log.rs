@@ -1,10 +1,10 @@
 //! The live file of the audit log.
 //!
-//! Each record is one `write` at the end of the file, under an advisory lock that is held for a moment only, so that several processes
-//! may share a log: whoever finds it large enough rotates it, and the others, who see at their next record that another file has its
-//! name, go on with that one. A kill, a full disk or a crash can leave half a record at the end; nobody was answered on its account, and
-//! whoever writes next cuts it off. In a chain the end of the file is also where the next record finds the hash before it, whichever
-//! process wrote that.
+//! Records are written at the end of the file, those that come together with one `write`, under an advisory lock that is held for a
+//! moment only, so that several processes may share a log: whoever finds it large enough rotates it, and the others, who see at their
+//! next record that another file has its name, go on with that one. A kill, a full disk or a crash can leave half a record at the end;
+//! nobody was answered on its account, and whoever writes next cuts it off. In a chain the end of the file is also where the next record
+//! finds the hash before it, whichever process wrote that.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -22,6 +22,9 @@ const TAIL_MAX: u64 = 16 << 20;
 
 /// How often a file may change under the name of the log before that is called a failure.
 const SWITCHES_MAX: usize = 100;
+
+/// Records are joined up to so many octets, and one more record.
+const JOINED_MAX: usize = 64 << 10;
 
 /// Every record begins so.
 const RECORD_BEGINS: &[u8] = b"{\"id\":\"";
@@ -42,6 +45,16 @@ pub(super) struct Log {
     rotate: u64,
     rotate_at: u64,
     chain: Option<Head>,
+    /// Records on their way into the file, so that their room is used again.
+    joined: Joined,
+}
+
+/// Records that are written together.
+#[derive(Debug, Default)]
+struct Joined {
+    octets: Vec<u8>,
+    /// Where each of them ends, and where the chain stands then.
+    ends: Vec<(usize, Option<Head>)>,
 }
 
 /// What came of appending.
@@ -74,6 +87,7 @@ impl Log {
             rotate,
             rotate_at: rotate,
             chain: chain.then(Head::start),
+            joined: Joined::default(),
         };
         if log.is_regular {
             if chain && opened.len() == 0 {
@@ -90,7 +104,7 @@ impl Log {
         &self.names
     }
 
-    /// Appends lines, each with one `write`, and rotates the file when it is large enough.
+    /// Appends lines, and rotates the file when it is large enough.
     pub(super) fn append<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Appended {
         let mut appended = Appended { lines: 0, error: None, rotated: false };
         appended.error = self.append_locked(lines, &mut appended).err();
@@ -101,7 +115,7 @@ impl Log {
         if self.is_regular {
             self.lock()?;
         }
-        let written = lines.into_iter().try_for_each(|line| self.write(line).inspect(|()| done.lines += 1));
+        let written = self.write_all(lines, &mut done.lines);
         if self.is_regular {
             if self.rotate > 0 && self.end >= self.rotate_at && written.is_ok() {
                 done.rotated = self.rotate();
@@ -202,27 +216,38 @@ impl Log {
         Ok(())
     }
 
-    /// One record, one `write`: it is in the file whole, or not at all.
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        let mut head = self.chain.clone();
-        let chained = head.as_mut().map(|head| head.append(line));
-        let line = chained.as_deref().unwrap_or(line);
-        if !self.is_regular {
-            return self.file.write_all(line);
+    fn write_all<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>, written: &mut usize) -> io::Result<()> {
+        let mut lines = lines.peekable();
+        while lines.peek().is_some() {
+            let mut joined = std::mem::take(&mut self.joined);
+            joined.fill(&mut lines, self.chain.as_ref(), if self.is_regular { JOINED_MAX } else { 0 });
+            let ended = self.write(&joined, written);
+            self.joined = joined;
+            ended?;
         }
-        let written = loop {
-            match self.file.write(line) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                written => break written?,
-            }
+        Ok(())
+    }
+
+    /// One `write`: each record is in the file whole, or not at all.
+    fn write(&mut self, joined: &Joined, written: &mut usize) -> io::Result<()> {
+        let octets = joined.octets.as_slice();
+        let taken = match self.is_regular {
+            true => write_once(&self.file, octets)?,
+            false => self.file.write_all(octets).map(|()| octets.len())?,
         };
-        if written < line.len() {
+        let whole = joined.ends.iter().take_while(|(end, _)| *end <= taken);
+        let mut whole_octets = 0;
+        for (end, head) in whole {
+            *written += 1;
+            whole_octets = *end;
+            self.chain.clone_from(head);
+        }
+        self.end += whole_octets as u64;
+        if taken < octets.len() {
             // Where that fails, too, the next one to write finds half a record and does it.
             let _ = self.file.set_len(self.end);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "only a part of a record fits"));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "only a part of the records fits"));
         }
-        self.end += written as u64;
-        self.chain = head;
         Ok(())
     }
 
@@ -255,6 +280,35 @@ impl Log {
         let Some((path, file)) = rotated::open(&self.names.path(&newest))? else { return Ok(own) };
         let rotated = Tail::of_rotated(&path, file)?.head();
         Ok(rotated.filter(|rotated| rotated.seq > own.seq).unwrap_or(own))
+    }
+}
+
+impl Joined {
+    /// Takes lines until there is so much of them, at least one.
+    fn fill<'a>(&mut self, lines: &mut impl Iterator<Item = &'a [u8]>, chain: Option<&Head>, most: usize) {
+        self.octets.clear();
+        self.octets.shrink_to(2 * JOINED_MAX);
+        self.ends.clear();
+        let mut head = chain.cloned();
+        for line in lines {
+            match &mut head {
+                Some(head) => self.octets.extend_from_slice(&head.append(line)),
+                None => self.octets.extend_from_slice(line),
+            }
+            self.ends.push((self.octets.len(), head.clone()));
+            if self.octets.len() >= most {
+                break;
+            }
+        }
+    }
+}
+
+fn write_once(mut file: &File, octets: &[u8]) -> io::Result<usize> {
+    loop {
+        match file.write(octets) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            written => return written,
+        }
     }
 }
 

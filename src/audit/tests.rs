@@ -262,3 +262,16 @@ async fn what_finds_no_place_while_the_disk_takes_nothing_is_counted_as_lost() {
     assert_eq!((audit.written(), audit.failed(), ids(&path).len()), (1000, 500, 1000));
     assert_eq!(ids(&path)[999], "999");
 }
+
+#[test]
+fn records_that_are_written_together_are_whole_in_order_and_one_chain() {
+    let (_folder, path) = place();
+    let mut log = Log::open(&path, 0, true).unwrap();
+    // More than goes into one write, and one that is longer than that by itself.
+    let names: Vec<String> = (0..3000).map(|number| format!("{number:050}")).chain(["x".repeat(200_000)]).collect();
+    write(&mut log, &names);
+    assert_eq!(ids(&path), names);
+    let mut check = Check::default();
+    lines(&path).iter().for_each(|line| check.line(line).unwrap());
+    assert_eq!(check.head().map(|head| head.seq), Some(names.len() as u64));
+}
