@@ -96,6 +96,7 @@ impl Proxy {
                 .header_read_timeout(None)
                 .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
                 .preserve_header_case(true)
+                .title_case_headers(true)
                 .serve_connection(TokioIo::new(stream), service)
                 .with_upgrades();
             let lull = progress.lull(limits.header_timeout);

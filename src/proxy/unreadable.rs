@@ -94,18 +94,28 @@ pub(super) async fn octets(response: Response<Body>, is_last: bool) -> Result<Ve
 fn written(response: &Response<Bytes>, is_last: bool) -> Vec<u8> {
     let mut octets = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
     for (name, value) in response.headers() {
-        octets.extend_from_slice(name.as_str().as_bytes());
+        octets.extend_from_slice(usual_capitals(name.as_str()).as_bytes());
         octets.extend_from_slice(b": ");
         octets.extend_from_slice(value.as_bytes());
         octets.extend_from_slice(b"\r\n");
     }
     if is_last {
-        octets.extend_from_slice(b"connection: close\r\n");
+        octets.extend_from_slice(b"Connection: close\r\n");
     }
     let (length, date) = (response.body().len(), httpdate::fmt_http_date(clock::wall()));
-    octets.extend_from_slice(format!("content-length: {length}\r\ndate: {date}\r\n\r\n").as_bytes());
+    octets.extend_from_slice(format!("Content-Length: {length}\r\nDate: {date}\r\n\r\n").as_bytes());
     octets.extend_from_slice(response.body());
     octets
+}
+
+/// `Proxy-Status` for `proxy-status`, as hyper spells what it sends.
+fn usual_capitals(name: &str) -> String {
+    let mut begins = true;
+    let capital = |letter: char| {
+        let is_first = std::mem::replace(&mut begins, letter == '-');
+        if is_first { letter.to_ascii_uppercase() } else { letter }
+    };
+    name.chars().map(capital).collect()
 }
 
 /// Closes a stream behind an answer. What the client is still sending is read for a moment: a stream that is closed on unread octets

@@ -292,6 +292,8 @@ async fn speak(stream: Stream, http2: bool, form: Form) -> Result<Sender, Error>
     }
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
+        // Names that the client has not spelt, as over HTTP/2: some origins look for `Host`.
+        .title_case_headers(true)
         .max_headers(HEADERS_MAX)
         .handshake::<_, RequestBody>(io)
         .await?;

@@ -200,7 +200,7 @@ async fn bypass_c1_every_method_is_decided_alike_and_trace_is_405() {
     wire.send("TRACE http://b.test/x HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
     let (head, body) = wire.answer().await;
     assert_eq!(status(&head), "405", "{head}");
-    assert!(head.contains("allow: GET, HEAD") && body.contains("method-not-allowed"), "{head}{body}");
+    assert!(head.contains("Allow: GET, HEAD") && body.contains("method-not-allowed"), "{head}{body}");
     assert!(clear.pages().is_empty());
 }
 

@@ -108,7 +108,7 @@ async fn a_refused_connect_is_explained_and_leaves_the_connection_to_the_next() 
         wire.send(format!("CONNECT {target} HTTP/1.1\r\nHost: a.test\r\nAccept: application/json\r\n\r\n")).await;
         let (head, body) = wire.answer().await;
         assert_eq!(status(&head), "400", "{target}: {head}");
-        assert!(head.contains("proxy-status: robots-proxy; error=http_request_error"), "{head}");
+        assert!(head.contains("Proxy-Status: robots-proxy; error=http_request_error"), "{head}");
         assert!(body.contains("\"reason\": \"bad-request\""), "{target}: {body}");
         // What stands before the @ may be a password.
         let record = proxy.record_of(target.trim_start_matches("u@")).await;
@@ -139,7 +139,7 @@ async fn bypass_c15_what_stands_behind_a_refused_connect_is_no_request() {
         let got = exchange(&proxy, format!("{head}{hidden}")).await;
         assert_eq!(status(&got), "400", "{got}");
         assert_eq!(got.matches("HTTP/1.1 ").count(), 1, "{got}");
-        assert!(got.contains("connection: close"), "{got}");
+        assert!(got.contains("Connection: close"), "{got}");
     }
     assert!(clear.visits().is_empty());
 }

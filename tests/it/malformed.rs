@@ -88,7 +88,7 @@ async fn what_is_no_http_is_400_and_a_huge_head_is_431() {
         let reason = if status == 431 { "header-too-large" } else { "bad-request" };
         assert_eq!((&record["decision"], &record["reason"]), (&json!("error"), &json!(reason)), "{what}");
         let id = record["id"].as_str().unwrap();
-        for fact in ["proxy-status: robots-proxy; error=http_request_error", "text/plain", reason, id, "send it again"]
+        for fact in ["Proxy-Status: robots-proxy; error=http_request_error", "text/plain", reason, id, "send it again"]
         {
             assert!(got.contains(fact), "{what}: {fact} is not in {got}");
         }

@@ -85,7 +85,7 @@ async fn case_25_a_connection_is_kept_for_the_retry() {
         wire.send(format!("CONNECT b.test:80 HTTP/1.1\r\nHost: b.test:80\r\n{fields}\r\n")).await;
         let (head, _) = wire.answer().await;
         assert_eq!(head.split(' ').nth(1), Some(status), "{head}");
-        assert!(head.contains("proxy-authenticate: Basic realm=\"robots-proxy\""), "{head}");
+        assert!(head.contains("Proxy-Authenticate: Basic realm=\"robots-proxy\""), "{head}");
         wire.send(format!("GET http://b.test/x HTTP/1.1\r\nHost: b.test\r\n{fields}\r\n")).await;
         assert_eq!(wire.answer().await.0.split(' ').nth(1), Some(status));
     }
