@@ -45,8 +45,6 @@ pub(super) struct Log {
     rotate: u64,
     rotate_at: u64,
     chain: Option<Head>,
-    /// Records on their way into the file, so that their room is used again.
-    joined: Joined,
 }
 
 /// Records that are written together.
@@ -87,7 +85,6 @@ impl Log {
             rotate,
             rotate_at: rotate,
             chain: chain.then(Head::start),
-            joined: Joined::default(),
         };
         if log.is_regular {
             if chain && opened.len() == 0 {
@@ -218,12 +215,10 @@ impl Log {
 
     fn write_all<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>, written: &mut usize) -> io::Result<()> {
         let mut lines = lines.peekable();
+        // In a pipe that others write to as well, only what is short stays whole.
+        let most = if self.is_regular { JOINED_MAX } else { 0 };
         while lines.peek().is_some() {
-            let mut joined = std::mem::take(&mut self.joined);
-            joined.fill(&mut lines, self.chain.as_ref(), if self.is_regular { JOINED_MAX } else { 0 });
-            let ended = self.write(&joined, written);
-            self.joined = joined;
-            ended?;
+            self.write(&Joined::of(&mut lines, self.chain.clone(), most), written)?;
         }
         Ok(())
     }
@@ -285,21 +280,19 @@ impl Log {
 
 impl Joined {
     /// Takes lines until there is so much of them, at least one.
-    fn fill<'a>(&mut self, lines: &mut impl Iterator<Item = &'a [u8]>, chain: Option<&Head>, most: usize) {
-        self.octets.clear();
-        self.octets.shrink_to(2 * JOINED_MAX);
-        self.ends.clear();
-        let mut head = chain.cloned();
+    fn of<'a>(lines: &mut impl Iterator<Item = &'a [u8]>, mut head: Option<Head>, most: usize) -> Joined {
+        let mut joined = Joined::default();
         for line in lines {
             match &mut head {
-                Some(head) => self.octets.extend_from_slice(&head.append(line)),
-                None => self.octets.extend_from_slice(line),
+                Some(head) => joined.octets.extend_from_slice(&head.append(line)),
+                None => joined.octets.extend_from_slice(line),
             }
-            self.ends.push((self.octets.len(), head.clone()));
-            if self.octets.len() >= most {
+            joined.ends.push((joined.octets.len(), head.clone()));
+            if joined.octets.len() >= most {
                 break;
             }
         }
+        joined
     }
 }
 
