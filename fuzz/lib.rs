@@ -4,20 +4,33 @@
 #[path = "../src/robots/mod.rs"]
 pub mod robots;
 
-/// What a connection begins with, where its requests end, and what they are for.
+/// What a connection begins with, and what requests are for.
 #[path = "../src/policy"]
 pub mod policy {
     pub mod decision;
-    pub mod framing;
     pub mod opening;
     pub mod reason;
     pub mod standing;
     pub mod target;
 }
 
+/// How bodies are read.
+#[allow(dead_code, reason = "heads are read elsewhere")]
+#[path = "../src/http1"]
+mod http1 {
+    pub(crate) mod body;
+    pub(crate) mod framing;
+    mod malformed;
+
+    pub(crate) use self::malformed::Malformed;
+}
+
 #[path = "../tests/robots/model.rs"]
 mod slow;
 
+use bytes::BytesMut;
+use http1::body::{Decoder, Piece};
+use http1::framing::Length;
 use robots::{RobotsTxt, RuleKind};
 use slow::Model;
 
@@ -38,4 +51,22 @@ pub fn agree(body: &[u8], max_bytes: usize, token: &str, path: &[u8]) {
     let rule = verdict.rule.map(|rule| (rule.kind == RuleKind::Allow, rule.value.to_vec(), rule.line));
     assert_eq!((verdict.allow, rule, verdict.group.is_some()), (answer.allow, answer.rule, answer.has_group));
     assert_eq!(robots.matching(token, path).first().map(|(_, rule)| *rule), verdict.rule);
+}
+
+/// The octets of a body in chunks which come in pieces, whether it has ended, and how many octets were left behind it; `None` where it
+/// is none.
+pub fn in_chunks(octets: &[u8], piece: usize) -> Option<(Vec<u8>, bool, usize)> {
+    let (mut decoder, mut buffer, mut body) = (Decoder::new(Length::Chunked), BytesMut::new(), Vec::new());
+    let mut pieces = octets.chunks(piece);
+    loop {
+        match decoder.next(&mut buffer).ok()? {
+            Piece::Data(data) => body.extend_from_slice(&data),
+            Piece::Trailers(_) => {}
+            Piece::End => return Some((body, true, buffer.len() + pieces.map(<[u8]>::len).sum::<usize>())),
+            Piece::Wanting => match pieces.next() {
+                Some(piece) => buffer.extend_from_slice(piece),
+                None => return Some((body, decoder.is_over(), 0)),
+            },
+        }
+    }
 }

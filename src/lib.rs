@@ -16,7 +16,8 @@
 //!    about it.
 //! 2. Parts, each holding one thing for the life of the process: [`clock`], [`metrics`] (what is counted), [`ca`] and its leaf
 //!    certificates, [`upstream`] (the connections to origins), [`audit`] (the records), [`auth`] (who may use the proxy), [`queue`] (the
-//!    line per host and bot), [`lookup`] (the robots.txt in force). Beside them `hex`, how digests are written.
+//!    line per host and bot), [`lookup`] (the robots.txt in force). Beside them `http1`, HTTP/1.1 on the wire for both sides, and `hex`,
+//!    how digests are written.
 //! 3. The road: [`proxy`], with listener, tunnel and pipeline; [`control`], the window into a running proxy; [`admin`], the view inside.
 //! 4. Start-up: [`config`], the only place that knows TOML; [`app`], the only place that puts parts together; [`cli`], and
 //!    `commands`, one file a subcommand.
@@ -39,6 +40,7 @@ pub mod auth;
 pub mod ca;
 pub mod clock;
 mod hex;
+mod http1;
 pub mod lookup;
 pub mod metrics;
 pub mod queue;

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The rings in steps, innermost first: a module imports from earlier steps, and from itself.
-const STEPS: [&[&str]; 14] = [
+const STEPS: [&[&str]; 15] = [
     &["robots"],
     &["policy"],
     &["clock", "hex"],
+    &["http1"],
     &["metrics"],
     &["ca", "upstream", "audit", "auth"],
     &["queue"],

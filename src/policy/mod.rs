@@ -5,7 +5,6 @@ pub mod answer;
 pub mod decision;
 pub mod enforcement;
 pub mod explained;
-pub mod framing;
 pub mod hints;
 pub mod hold;
 pub mod host;

@@ -1,9 +1,8 @@
 //! What a connection or a tunnel begins with.
 //!
-//! The first octets tell TLS from HTTP, and a CONNECT from other requests. A CONNECT is read here and not by hyper, for two reasons:
-//! hyper refuses an IPv6 address without brackets (`CONNECT ::1:443`), which five mainstream clients send, and a whole HTTP connection
-//! is much to set up for one line. Everything else goes to hyper with its octets untouched, a CONNECT that is no HTTP included, so that
-//! there is one reading of what a request is.
+//! The first octets tell TLS from HTTP, and a CONNECT from other requests. A CONNECT is read here and not like other requests,
+//! since its target need not be one: five mainstream clients send an IPv6 address without brackets (`CONNECT ::1:443`). Everything else
+//! is read elsewhere with its octets untouched, a CONNECT that is no HTTP included, so that there is one reading of what a request is.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
@@ -78,14 +77,14 @@ pub fn opening(octets: &[u8], head_max: usize) -> Option<Opening> {
         Ok(None) if octets.len() > head_max => Some(Opening::TooLarge),
         Ok(None) => None,
         Err(httparse::Error::TooManyHeaders) => Some(Opening::TooLarge),
-        // hyper will find the same, and its refusal is explained.
+        // The reader of requests will find the same, and explains its refusal.
         Err(_) => Some(Opening::Http),
     }
 }
 
 const CONNECT: &[u8] = b"CONNECT ";
 
-/// As many as hyper takes.
+/// As many as other requests may have.
 const HEADERS_MAX: usize = 100;
 
 fn connect(octets: &[u8]) -> Result<Option<Connect>, httparse::Error> {

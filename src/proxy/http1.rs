@@ -1,326 +1,472 @@
 //! HTTP/1.1 with one client, request after request.
 //!
-//! hyper keeps 16 KiB of buffers for a connection as long as it has it, and most connections do nothing most of the time: a browser
-//! holds six to each host. So one that has been idle for a moment is taken back from hyper, and waits with nothing but its socket until
-//! the client sends again. Only between two requests, when all that came is answered and all that was answered is sent, does hyper hold
-//! nothing that could be lost with it.
+//! A connection is one task, and what it does stands here in order: read a head, have it answered, send the answer. While the answer is
+//! made the request's body is read as far as the origin wants it, and the client is watched: when it hangs up the answer is dropped,
+//! and with it the place in the line. Between two requests nothing is held but the socket; most connections do nothing most of the
+//! time, and a browser has six to each host.
 
-use std::io::{self, IoSlice};
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
-use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::oneshot;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::{Body as _, Frame};
+use tokio::io::AsyncWriteExt;
+use tokio_util::sync::WaitForCancellationFuture;
 
 use super::body::Body;
-use super::listener::{Proxy, boxed};
+use super::listener::Proxy;
 use super::pipeline::Client;
-use super::stream::{Ahead, Stream};
 use super::tls::Failure;
-use super::unreadable::Explained;
+use super::unreadable;
 use crate::clock;
-use crate::policy::framing::Ambiguous;
-use crate::upstream;
+use crate::http1::body::{Decoder, Piece};
+use crate::http1::framing::{self, Length};
+use crate::http1::head::{self, Lines};
+use crate::http1::pipe::{self, Giver};
+use crate::http1::{Ahead, Encoder, Malformed, Outgoing, Silence, Stream};
+use crate::policy::reason::Reason;
+use crate::upstream::{Fault, RequestBody};
 
-/// Nothing has happened for that long, or twice that long, when a connection is taken back. Chosen: many times what it costs to begin
-/// again, and short, since a crowd of clients that come at once holds all its buffers until then.
-const MOMENT: Duration = Duration::from_millis(100);
+/// What goes on with a client's stream, where that is not HTTP any more: a tunnel, or a WebSocket.
+pub struct Switch(Box<dyn FnOnce(Ahead<Stream>) -> BoxFuture<'static, ()> + Send>);
 
-/// While a request is under way there is less to look after.
-const LONG_MOMENT: Duration = Duration::from_secs(1);
+impl Switch {
+    pub(super) fn to(goes_on: impl FnOnce(Ahead<Stream>) -> BoxFuture<'static, ()> + Send + 'static) -> Switch {
+        Switch(Box::new(goes_on))
+    }
 
-/// hyper takes no smaller buffer.
-const MIN_BUFFER: usize = 8192;
+    /// Goes on with a stream until it ends.
+    pub(super) async fn follow(self, stream: Ahead<Stream>) {
+        (self.0)(stream).await;
+    }
+}
+
+/// What a client may send ahead while its request is answered: the next ones. Nothing more is read then, and its hanging up not seen.
+const AHEAD_MAX: usize = 16 * 1024;
+
+/// Octets of a body to read at once.
+const BODY_READ: usize = 16 * 1024;
+
+/// What is read of a body that nobody wanted, so that the connection can go on; and for how long. Chosen: less than a new connection
+/// costs.
+const UNWANTED_MAX: usize = 64 * 1024;
+const UNWANTED_FOR: Duration = Duration::from_secs(1);
+
+/// What comes when a request was answered.
+enum After {
+    /// The next one.
+    Next,
+    /// Nothing; the client hears so.
+    Last,
+    /// Nothing, and the client is still sending.
+    LastUnread,
+    /// Nothing, since the answer was cut off or the client is gone.
+    CutOff,
+    /// Another protocol.
+    Switch(Switch),
+}
 
 impl Proxy {
     /// Serves HTTP/1.1 on a stream until it ends or the proxy stops.
     pub(super) async fn serve_http1(
         self: &Arc<Self>,
-        stream: Ahead<Stream>,
+        mut stream: Ahead<Stream>,
         client: Arc<Client>,
     ) -> Result<(), Failure> {
-        let progress = Arc::new(Progress::default());
-        let mut stream = Box::new(Explained::new(stream, Arc::clone(self), Arc::clone(&client), Arc::clone(&progress)));
+        let mut patience = Silence::of(self.pipeline.limits.settings().header_timeout);
+        let stopped = self.pipeline.stopping.cancelled();
+        tokio::pin!(stopped);
         loop {
-            // Boxed, so that it takes no room while the connection is idle.
-            match Box::pin(self.exchange(stream, &client, &progress)).await? {
-                Some(idle) => stream = idle,
-                None => return Ok(()),
-            }
-            let patience = self.pipeline.limits.settings().header_timeout;
-            let goes_on = tokio::select! {
-                came = clock::timeout(patience, stream.look()) => came == Some(true),
-                () = self.pipeline.stopping.cancelled() => false,
+            let request = match self.next(&mut stream, &mut patience, stopped.as_mut()).await? {
+                Some(Ok(request)) => request,
+                Some(Err(malformed)) => return self.turn_away(stream, &client, malformed).await,
+                None => return Ok(stream.shutdown().await?),
             };
-            if !goes_on {
-                return Ok(stream.shutdown().await?);
-            }
-        }
-    }
-
-    /// Has hyper serve requests; gives the stream back where the client sends none for a moment.
-    async fn exchange(
-        self: &Arc<Self>,
-        stream: Box<Explained>,
-        client: &Arc<Client>,
-        progress: &Arc<Progress>,
-    ) -> Result<Option<Box<Explained>>, Failure> {
-        let limits = self.pipeline.limits.settings();
-        let service = service_fn(|mut request: Request<Incoming>| {
-            let (proxy, client) = (Arc::clone(self), Arc::clone(client));
-            let underway = Underway::begin(progress);
-            if let Some(ambiguous) = underway.ambiguous() {
-                request.extensions_mut().insert(ambiguous);
-            }
-            let request = boxed(request, limits.body_timeout);
-            async move {
-                let response = proxy.answer(&client, request).await;
-                Ok::<_, hyper::Error>(response.map(|body| Answer { body, _underway: underway }))
-            }
-        });
-        let (lender, lent) = oneshot::channel();
-        let stream = Lent { stream: Some(stream), lender: Some(lender) };
-        {
-            let connection = http1::Builder::new()
-                // `lull` sees to it for all requests of a connection with one timer.
-                .header_read_timeout(None)
-                .max_buf_size(limits.header_bytes.max(MIN_BUFFER))
-                .preserve_header_case(true)
-                .title_case_headers(true)
-                .serve_connection(TokioIo::new(stream), service)
-                .with_upgrades();
-            let lull = progress.lull(limits.header_timeout);
-            tokio::pin!(connection, lull);
-            let mut stops = false;
-            loop {
-                tokio::select! {
-                    biased;
-                    ended = connection.as_mut() => {
-                        ended?;
-                        return Ok(None);
-                    }
-                    lull = lull.as_mut() => match lull {
-                        Lull::Idle => break,
-                        Lull::Late => return Err("the head of a request took too long".into()),
-                    },
-                    () = self.pipeline.stopping.cancelled(), if !stops => {
-                        connection.as_mut().graceful_shutdown();
-                        stops = true;
-                    }
+            // Boxed, so that it takes no room while the connection is idle.
+            match Box::pin(self.exchange(&mut stream, &client, request)).await? {
+                After::Next => {}
+                After::Last => return Ok(stream.shutdown().await?),
+                After::LastUnread => {
+                    unreadable::close(stream).await;
+                    return Ok(());
+                }
+                // TLS would say good-bye, as if all had been sent; and to a client that is gone, which answers with a reset.
+                After::CutOff => return Ok(()),
+                After::Switch(switch) => {
+                    switch.follow(stream).await;
+                    return Ok(());
                 }
             }
         }
-        Ok(lent.await.ok())
-    }
-}
-
-/// How far a connection is, as seen from both sides of hyper: what it has read and written, and what it has asked of us.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Requests that have been read, if they were read to their ends and nothing of a further one was.
-    read: AtomicU64,
-    begun: AtomicU64,
-    ended: AtomicU64,
-    is_writing: AtomicBool,
-    /// Which request is the one with two ends, counted from 1; 0 is none.
-    ambiguous: AtomicU64,
-}
-
-const NOT_TO_THE_END: u64 = u64::MAX;
-
-#[derive(Debug, PartialEq, Eq)]
-enum Lull {
-    /// The client has what it asked for, and asks for nothing.
-    Idle,
-    /// It has begun to ask, long ago.
-    Late,
-}
-
-impl Progress {
-    /// Octets were read: so many requests, if they ended there.
-    pub(super) fn has_read(&self, requests: Option<u64>) {
-        self.read.store(requests.unwrap_or(NOT_TO_THE_END), Ordering::Relaxed);
     }
 
-    /// Among them were those of a request that has two ends.
-    pub(super) fn is_ambiguous(&self, ambiguous: Ambiguous) {
-        self.ambiguous.store(ambiguous.nth, Ordering::Relaxed);
-    }
-
-    /// Something is written, and may be held up.
-    pub(super) fn writes(&self) {
-        self.is_writing.store(true, Ordering::Relaxed);
-    }
-
-    /// All of it has gone.
-    pub(super) fn has_written(&self) {
-        self.is_writing.store(false, Ordering::Relaxed);
-    }
-
-    /// How many requests have been answered, if none is under way.
-    fn answered(&self) -> Option<u64> {
-        let ended = self.ended.load(Ordering::Relaxed);
-        (ended == self.begun.load(Ordering::Relaxed)).then_some(ended)
-    }
-
-    /// Waits until nothing has happened for a moment, or until a head has been due for as long as it may be. A client that is slow to
-    /// take its answer is not late.
-    async fn lull(&self, header_timeout: Duration) -> Lull {
-        let (mut answered, mut since) = (self.answered(), clock::now());
-        let moment = MOMENT.min(header_timeout);
+    /// The head of the next request; `None` where there is none.
+    async fn next(
+        &self,
+        stream: &mut Ahead<Stream>,
+        patience: &mut Silence,
+        mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
+    ) -> Result<Option<Result<Request<()>, Malformed>>, Failure> {
+        let mut lines = Lines::default();
+        patience.is_broken();
         loop {
-            clock::sleep(if answered.is_some() { moment } else { LONG_MOMENT }).await;
-            let (before, now) = (answered, clock::now());
-            answered = self.answered();
-            if answered.is_none() || answered != before || self.is_writing.load(Ordering::Relaxed) {
-                since = now;
-            } else if answered == Some(self.read.load(Ordering::Relaxed)) {
-                return Lull::Idle;
-            } else if now.duration_since(since) >= header_timeout {
-                return Lull::Late;
+            if lines.are_new_in(stream.seen())
+                && let Some(read) = self.read_head(stream).transpose()
+            {
+                return Ok(Some(read));
+            }
+            let came = poll_fn(|context| {
+                if let Poll::Ready(came) = stream.poll_look(context) {
+                    return Poll::Ready(came.map(Some));
+                }
+                match stopped.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(Ok(None)),
+                    Poll::Pending => patience.poll_too_long(context).map(|()| Ok(None)),
+                }
+            });
+            match came.await? {
+                Some(true) => {}
+                None if !stream.seen().is_empty() => return Err("the head of a request took too long".into()),
+                Some(false) | None => return Ok(None),
+            }
+        }
+    }
+
+    fn read_head(&self, stream: &mut Ahead<Stream>) -> Result<Option<Request<()>>, Malformed> {
+        let before = stream.seen().len();
+        let read = stream.take_by(head::read_request)?;
+        let length = if read.is_some() { before - stream.seen().len() } else { before };
+        let is_too_large = length > self.pipeline.limits.settings().header_bytes;
+        if is_too_large { Err(Malformed::TooLarge) } else { Ok(read) }
+    }
+
+    /// Answers what is no request.
+    async fn turn_away(&self, mut stream: Ahead<Stream>, client: &Client, malformed: Malformed) -> Result<(), Failure> {
+        let answer = match malformed {
+            Malformed::TooLarge => unreadable::explanation(self, client, Reason::HeaderTooLarge, unreadable::TOO_LARGE),
+            _ => unreadable::explanation(self, client, Reason::BadRequest, unreadable::NOT_HTTP),
+        };
+        stream.write_all(&answer).await?;
+        unreadable::close(stream).await;
+        Ok(())
+    }
+
+    /// One request and its answer.
+    async fn exchange(
+        self: &Arc<Self>,
+        stream: &mut Ahead<Stream>,
+        client: &Arc<Client>,
+        request: Request<()>,
+    ) -> Result<After, Failure> {
+        let (method, version) = (request.method().clone(), request.version());
+        let (request, mut upload) = self.with_body(request);
+        let says_last = head::is_last(version, request.headers()) || request.extensions().get::<Malformed>().is_some();
+        let mut out = Outgoing::default();
+        let Some(response) = self.response(stream, client, request, &mut upload, &mut out).await else {
+            return Ok(After::CutOff);
+        };
+        let (head, mut body) = response.into_parts();
+        let mut head = Response::from_parts(head, ());
+        let is_last =
+            says_last || head::is_last(Version::HTTP_11, head.headers()) || self.pipeline.stopping.is_cancelled();
+        let switch = body.take_switch();
+        let length = match switch {
+            Some(_) => end_of_switch(&mut head),
+            None => end_of(&mut head, &method, version, &body),
+        };
+        let is_last = is_last || length == Length::ToEnd;
+        match version {
+            _ if switch.is_some() => {}
+            Version::HTTP_10 if !is_last => set(&mut head, header::CONNECTION, "keep-alive"),
+            _ if is_last => set(&mut head, header::CONNECTION, "close"),
+            _ => {}
+        }
+        out.write(|to| head::write_response(to, version, &head));
+        let encoder = Encoder::new(length, head.headers());
+        drop(head);
+        let sending = Sending::new(body, encoder);
+        if !sending.send(stream, &mut upload, &mut out).await? {
+            return Ok(After::CutOff);
+        }
+        match switch {
+            Some(switch) => Ok(After::Switch(switch)),
+            None if !rest_is_read(stream, upload).await => Ok(After::LastUnread),
+            None if is_last => Ok(After::Last),
+            None => Ok(After::Next),
+        }
+    }
+
+    /// A request with the way for its body, where it has one. One that could be read in two ways has none, and will be refused.
+    fn with_body(&self, mut request: Request<()>) -> (Box<Request<RequestBody>>, Option<Upload>) {
+        let (version, headers) = (request.version(), request.headers_mut());
+        let length = framing::of_request(version, headers);
+        framing::say_once(headers);
+        let continues = version == Version::HTTP_11
+            && headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        let (body, upload) = match length {
+            Ok(Length::NONE) => (RequestBody::Empty, None),
+            Ok(length) => {
+                let exact = if let Length::Exactly(octets) = length { Some(octets) } else { None };
+                let (giver, taker) = pipe::pipe(exact, Fault::Gone);
+                let upload = Upload { decoder: Decoder::new(length), giver: Some(giver), owes_continue: continues };
+                (RequestBody::of_http1(taker, self.pipeline.limits.settings().body_timeout), Some(upload))
+            }
+            Err(malformed) => {
+                request.extensions_mut().insert(malformed);
+                (RequestBody::Empty, None)
+            }
+        };
+        (Box::new(request.map(|()| body)), upload)
+    }
+
+    /// Waits for the answer; `None` where the client is gone.
+    async fn response(
+        self: &Arc<Self>,
+        stream: &mut Ahead<Stream>,
+        client: &Arc<Client>,
+        request: Box<Request<RequestBody>>,
+        upload: &mut Option<Upload>,
+        out: &mut Outgoing,
+    ) -> Option<Response<Body>> {
+        let answer = self.answer(client, request);
+        tokio::pin!(answer);
+        poll_fn(|context| {
+            if let Poll::Ready(response) = answer.as_mut().poll(context) {
+                return Poll::Ready(Some(response));
+            }
+            if let Some(upload) = upload {
+                let came = upload.poll(context, stream, out);
+                if !out.is_empty() && matches!(out.poll_send(context, stream), Poll::Ready(Err(_))) {
+                    return Poll::Ready(None);
+                }
+                ready!(came);
+            }
+            hung_up(context, stream).map(|()| None)
+        })
+        .await
+    }
+}
+
+/// Ready when the client has gone.
+fn hung_up(context: &mut Context<'_>, stream: &mut Ahead<Stream>) -> Poll<()> {
+    while stream.seen().len() < AHEAD_MAX {
+        match ready!(stream.poll_look(context)) {
+            Ok(true) => {}
+            Ok(false) | Err(_) => return Poll::Ready(()),
+        }
+    }
+    Poll::Pending
+}
+
+/// Where the answer that switches to another protocol ends: with its head (RFC 9110 §9.3.6 for CONNECT).
+fn end_of_switch(head: &mut Response<()>) -> Length {
+    head.headers_mut().remove(header::CONTENT_LENGTH);
+    Length::NONE
+}
+
+/// Where the body of an answer will end, which its header then tells.
+fn end_of(head: &mut Response<()>, method: &Method, version: Version, body: &Body) -> Length {
+    let status = head.status();
+    if !framing::has_body(method, status) {
+        if status == StatusCode::NO_CONTENT || status.is_informational() {
+            head.headers_mut().remove(header::CONTENT_LENGTH);
+        }
+        return Length::NONE;
+    }
+    let told = framing::content_length(head.headers());
+    match told.flatten().or_else(|| body.size_hint().exact()) {
+        Some(length) => {
+            if told != Some(Some(length)) {
+                head.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+            }
+            Length::Exactly(length)
+        }
+        None if version == Version::HTTP_10 => Length::ToEnd,
+        None => {
+            head.headers_mut().remove(header::CONTENT_LENGTH);
+            set(head, header::TRANSFER_ENCODING, "chunked");
+            Length::Chunked
+        }
+    }
+}
+
+fn set(head: &mut Response<()>, name: header::HeaderName, value: &'static str) {
+    head.headers_mut().insert(name, HeaderValue::from_static(value));
+}
+
+/// The body of a request, on its way from the client to whoever answers it.
+struct Upload {
+    decoder: Decoder,
+    /// Gone when there is nothing more to give.
+    giver: Option<Giver<Fault>>,
+    /// The client waits for a word before it sends the body (RFC 9110 §10.1.1).
+    owes_continue: bool,
+}
+
+impl Upload {
+    /// Reads what is wanted of the body; ready when nothing more is.
+    fn poll(&mut self, context: &mut Context<'_>, stream: &mut Ahead<Stream>, out: &mut Outgoing) -> Poll<()> {
+        while let Some(giver) = &self.giver {
+            if !ready!(giver.poll_wanted(context)) {
+                self.giver = None;
+                break;
+            }
+            if std::mem::take(&mut self.owes_continue) && stream.seen().is_empty() {
+                out.write(|to| to.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+                ready!(out.poll_send(context, stream)).unwrap_or_default();
+            }
+            match stream.take_by(|octets| self.decoder.next(octets)) {
+                Ok(Piece::Data(data)) => giver.give(Ok(Frame::data(data)), self.decoder.is_over()),
+                Ok(Piece::Trailers(trailers)) => giver.give(Ok(Frame::trailers(trailers)), true),
+                Ok(Piece::End) => {
+                    if let Some(giver) = self.giver.take() {
+                        giver.end();
+                    }
+                }
+                Ok(Piece::Wanting) => {
+                    let came = ready!(stream.poll_more(context, BODY_READ));
+                    if !came.unwrap_or(false) {
+                        giver.give(Err(Fault::Gone), true);
+                        self.giver = None;
+                    }
+                }
+                Err(malformed) => {
+                    giver.give(Err(Fault::Unreadable(malformed.to_string())), true);
+                    self.giver = None;
+                }
+            }
+            if self.decoder.is_over() {
+                self.giver = None;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+/// An answer on its way.
+struct Sending {
+    /// Gone when all of it has been taken; its record is written then.
+    body: Option<Body>,
+    /// Gone when the end has been added.
+    encoder: Option<Encoder>,
+    trailers: Option<HeaderMap>,
+    /// It has failed, so that its end must not look like one.
+    is_broken: bool,
+}
+
+/// How far the body of an answer has been taken.
+enum Taken {
+    /// There will be more.
+    Some,
+    /// All, and its end is added.
+    All,
+    /// What there is; it has failed.
+    Broken,
+}
+
+impl Sending {
+    fn new(body: Body, encoder: Encoder) -> Sending {
+        let body = Some(body).filter(|_| !encoder.is_over());
+        Sending { body, encoder: Some(encoder), trailers: None, is_broken: false }
+    }
+
+    /// Sends what is there of the answer, and what comes; false where it was cut off.
+    async fn send(
+        mut self,
+        stream: &mut Ahead<Stream>,
+        upload: &mut Option<Upload>,
+        out: &mut Outgoing,
+    ) -> Result<bool, Failure> {
+        if let Some(upload) = upload.as_mut().filter(|upload| upload.owes_continue) {
+            upload.giver = None;
+        }
+        let sending = poll_fn(|context| {
+            if let Some(upload) = upload {
+                let _ = upload.poll(context, stream, out);
+            }
+            loop {
+                let taken = self.take(context, out);
+                if !out.is_empty() {
+                    ready!(out.poll_send(context, stream))?;
+                    continue;
+                }
+                match taken {
+                    Taken::All => return Poll::Ready(Ok(true)),
+                    Taken::Broken => return Poll::Ready(Ok(false)),
+                    Taken::Some if upload.as_ref().is_none_or(|upload| upload.giver.is_none()) => {
+                        return hung_up(context, stream).map(|()| Ok(false));
+                    }
+                    Taken::Some => return Poll::Pending,
+                }
+            }
+        });
+        sending.await
+    }
+
+    /// Takes of the body what has come, until much waits to be sent.
+    fn take(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Taken {
+        while let Some(body) = &mut self.body {
+            if out.is_full() {
+                return Taken::Some;
+            }
+            let frame = match Pin::new(&mut *body).poll_frame(context) {
+                Poll::Pending => return Taken::Some,
+                Poll::Ready(frame) => frame,
+            };
+            let is_over = frame.is_none() || body.is_end_stream();
+            let is_added = frame.is_none_or(|frame| frame.is_ok_and(|frame| self.add(frame, out)));
+            if is_over || !is_added {
+                self.body = None;
+            }
+            self.is_broken = !is_added;
+        }
+        if let Some(encoder) = self.encoder.take().filter(|_| !self.is_broken) {
+            self.is_broken = encoder.end(self.trailers.as_ref(), out).is_err();
+        }
+        if self.is_broken { Taken::Broken } else { Taken::All }
+    }
+
+    /// Adds a piece of the body; false where it does not belong there.
+    fn add(&mut self, frame: Frame<Bytes>, out: &mut Outgoing) -> bool {
+        match frame.into_data() {
+            Ok(data) => self.encoder.as_mut().is_some_and(|encoder| encoder.data(data, out).is_ok()),
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                true
             }
         }
     }
 }
 
-/// A request that hyper has asked us to answer; it is over when this is dropped.
-struct Underway {
-    progress: Arc<Progress>,
-    nth: u64,
-}
-
-impl Underway {
-    fn begin(progress: &Arc<Progress>) -> Underway {
-        Underway { nth: progress.begun.fetch_add(1, Ordering::Relaxed) + 1, progress: Arc::clone(progress) }
+/// Reads what is left of a request's body when it has been answered; false where that is too much.
+async fn rest_is_read(stream: &mut Ahead<Stream>, upload: Option<Upload>) -> bool {
+    let Some(Upload { mut decoder, owes_continue, .. }) = upload else { return true };
+    if decoder.is_over() {
+        return true;
     }
-
-    fn ambiguous(&self) -> Option<Ambiguous> {
-        (self.progress.ambiguous.load(Ordering::Relaxed) == self.nth).then_some(Ambiguous { nth: self.nth })
+    if owes_continue {
+        return false;
     }
-}
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        self.progress.ended.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// The body of an answer; the request is under way until hyper has all of it.
-struct Answer {
-    body: Body,
-    _underway: Underway,
-}
-
-impl http_body::Body for Answer {
-    type Data = Bytes;
-    type Error = upstream::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, upstream::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A stream that hyper has for a while. When hyper drops it, it goes back to its lender, if that still waits for it: where a tunnel or
-/// a WebSocket has it by then, nobody does.
-struct Lent {
-    stream: Option<Box<Explained>>,
-    lender: Option<oneshot::Sender<Box<Explained>>>,
-}
-
-impl Lent {
-    fn stream(self: Pin<&mut Self>) -> Pin<&mut Explained> {
-        Pin::new(self.get_mut().stream.as_mut().expect("it is given back when this is dropped"))
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let (Some(lender), Some(stream)) = (self.lender.take(), self.stream.take()) {
-            let _ = lender.send(stream);
+    let mut unwanted = 0;
+    let reading = poll_fn(|context| {
+        while unwanted < UNWANTED_MAX {
+            match stream.take_by(|octets| decoder.next(octets)) {
+                Ok(Piece::Data(data)) => unwanted += data.len(),
+                Ok(Piece::Trailers(_)) => {}
+                Ok(Piece::End) => return Poll::Ready(true),
+                Ok(Piece::Wanting) => match ready!(stream.poll_more(context, BODY_READ)) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return Poll::Ready(false),
+                },
+                Err(_) => return Poll::Ready(false),
+            }
         }
-    }
-}
-
-impl AsyncRead for Lent {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Lent {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(context, octets)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_is_idle_when_all_that_came_is_answered_and_sent() {
-        let header_timeout = Duration::from_secs(10);
-        let lull = async |progress: &Progress| {
-            let began = clock::now();
-            let lull = clock::timeout(Duration::from_secs(3600), progress.lull(header_timeout)).await;
-            lull.map(|lull| (lull, clock::now().duration_since(began).as_secs()))
-        };
-        let late = Some((Lull::Late, header_timeout.as_secs()));
-        let idle = Some((Lull::Idle, 0));
-        let progress = Arc::new(Progress::default());
-        assert_eq!(lull(&progress).await, idle);
-        progress.has_read(None);
-        assert_eq!(lull(&progress).await, late, "a part of a head");
-        progress.has_read(Some(1));
-        let request = Underway::begin(&progress);
-        assert_eq!(lull(&progress).await, None, "a request is under way");
-        progress.writes();
-        drop(request);
-        assert_eq!(lull(&progress).await, None, "the client is slow to take its answer");
-        progress.has_written();
-        assert_eq!(lull(&progress).await, idle);
-        progress.has_read(Some(2));
-        assert_eq!(lull(&progress).await, late, "a further request that hyper has not asked about");
-    }
+        Poll::Ready(false)
+    });
+    clock::timeout(UNWANTED_FOR, reading).await.unwrap_or(false)
 }

@@ -1,10 +1,7 @@
 //! Accepting clients, and the HTTP connection with each.
-//!
-//! A connection that begins with a CONNECT never meets hyper's server: `policy/opening.rs` says why.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body as _;
@@ -19,11 +16,11 @@ use tokio_util::task::TaskTracker;
 use super::body::Body;
 use super::pipeline::{Client, Pipeline};
 use super::socket::{Accepted, Listen, Listener};
-use super::stream::{Ahead, Stream};
 use super::tls::{Failure, Interception};
 use super::tunnel::{self, Opened};
 use super::unreadable;
 use crate::clock;
+use crate::http1::{Ahead, Stream};
 use crate::policy::opening::Opening;
 use crate::policy::reason::Reason;
 use crate::upstream::RequestBody;
@@ -163,8 +160,19 @@ impl Proxy {
         let body_timeout = self.pipeline.limits.settings().body_timeout;
         let service = service_fn(|request: Request<Incoming>| {
             let (proxy, client) = (Arc::clone(self), Arc::clone(&client));
-            let request = boxed(request, body_timeout);
-            async move { Ok::<_, hyper::Error>(proxy.answer(&client, request).await) }
+            // In a box, as it is handed on from step to step: each would have room for it.
+            let mut request = Box::new(request.map(|body| RequestBody::of_http2(body, body_timeout)));
+            let upgrade = hyper::upgrade::on(&mut *request);
+            async move {
+                let mut response = proxy.answer(&client, request).await;
+                if let Some(switch) = response.body_mut().take_switch() {
+                    proxy.pipeline.tasks.spawn(async move {
+                        let Ok(upgraded) = upgrade.await else { return };
+                        switch.follow(Ahead::new(Box::new(TokioIo::new(upgraded)))).await;
+                    });
+                }
+                Ok::<_, hyper::Error>(response)
+            }
         });
         let limits = self.pipeline.limits.settings();
         let connection = http2::Builder::new(Tracked(self.pipeline.tasks.clone()))
@@ -204,11 +212,6 @@ impl Proxy {
     }
 }
 
-/// A request as it is handed on from step to step: each would have room for it, were it in no box.
-pub(super) fn boxed(request: Request<Incoming>, body_timeout: Duration) -> Box<Request<RequestBody>> {
-    Box::new(request.map(|body| RequestBody::of_client(body, body_timeout)))
-}
-
 /// Runs the streams of an HTTP/2 connection, and has a stop wait for them: each holds a record, also when the connection is over.
 #[derive(Clone)]
 struct Tracked(TaskTracker);
@@ -222,8 +225,8 @@ where
     }
 }
 
-/// The answer to HEAD: the head of the proxy's own answer, and nothing after it (RFC 9110 §9.3.2). hyper leaves the body out in
-/// HTTP/1.1, but sends it in HTTP/2, which is a protocol error.
+/// The answer to HEAD: the head of the proxy's own answer, and nothing after it (RFC 9110 §9.3.2). hyper would send
+/// it in HTTP/2, which is a protocol error.
 fn without_body(mut response: Response<Body>) -> Response<Body> {
     if let Body::Own(full) = response.body() {
         let length = full.size_hint().exact().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! The road of one request, top to bottom.
 //!
 //! read target → authenticate → identify → look up the standing → decide → pace → forward. [`Pipeline::serve`] always produces an answer and a
-//! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes hyper
+//! record; its `walk` is the steps, any of which may end the request with a [`Refusal`]. A client that hangs up makes the server
 //! drop the future at whatever step it is: the place in the line and the record are values that act when they are dropped, so
 //! nothing is left behind and nothing goes unrecorded.
 
@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use futures_util::future::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::ext::ReasonPhrase;
-use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::Body;
 use super::error::Refusal;
+use super::http1::Switch;
 use super::limits::{Connection, Limits};
 use super::socket::Listen;
 use super::terms::{Asked, Terms};
@@ -26,11 +27,11 @@ use super::{own, websocket};
 use crate::audit::{self, Audit, Record, Via};
 use crate::ca::Ca;
 use crate::clock;
+use crate::http1::Malformed;
 use crate::lookup::Lookup;
 use crate::policy::answer::{Accept, Rendering};
 use crate::policy::decision::{self, Decision};
 use crate::policy::enforcement::Mode;
-use crate::policy::framing::{self, Ambiguous};
 use crate::policy::hints::Hints;
 use crate::policy::hold::Sign;
 use crate::policy::identity::{self, Identity, LastUserAgent};
@@ -124,19 +125,17 @@ impl Pipeline {
         let terms = self.terms.load_full();
         let mut record = client.record(&self.audit, &terms, request.method());
         let accept = Accept::of(request.headers());
-        let websocket = websocket::asked(&mut request);
-        match (self.walk(&terms, client, request, &mut record).await, websocket) {
-            (Ok(Answered::ByOrigin(response)), Some(client_side))
-                if response.status() == StatusCode::SWITCHING_PROTOCOLS =>
-            {
-                self.switch(client, client_side, response, record)
-            }
-            (Ok(Answered::ByOrigin(response)), _) => response.map(|body| Body::Forwarded { body, record }),
-            (Ok(Answered::ByUs(page)), _) => {
+        let websocket = websocket::is_asked(&mut request);
+        match self.walk(&terms, client, request, &mut record).await {
+            Ok(Answered::ByOrigin(response)) => match response.status() {
+                StatusCode::SWITCHING_PROTOCOLS if websocket => self.switch(client, response, record),
+                _ => response.map(|body| Body::Forwarded { body, record }),
+            },
+            Ok(Answered::ByUs(page)) => {
                 record.own_page(page.status(), page.body().len() as u64);
                 page.map(|body| Body::Own(body.into()))
             }
-            (Err(refusal), _) => Box::pin(refuse(refusal, accept.rendering(), record)).await,
+            Err(refusal) => Box::pin(refuse(refusal, accept.rendering(), record)).await,
         }
     }
 
@@ -339,32 +338,24 @@ impl Pipeline {
         Ok(response)
     }
 
-    /// Hands a WebSocket that the origin has granted over to a task of its own, which writes the record.
-    fn switch(
-        &self,
-        client: &Client,
-        client_side: OnUpgrade,
-        mut response: Response<upstream::Body>,
-        record: Record,
-    ) -> Response<Body> {
-        let origin_side = hyper::upgrade::on(&mut response);
-        let (client, stopping) = (client.clone(), self.stopping.clone());
-        self.tasks.spawn(websocket::serve(client_side, origin_side, record, stopping, client));
+    /// The answer that switches to a WebSocket which the origin has granted; what goes on with it writes the record.
+    fn switch(&self, client: &Client, mut response: Response<upstream::Body>, record: Record) -> Response<Body> {
         upstream::headers::switch_to_websocket(response.headers_mut());
-        response.map(|_| Body::own(String::new()))
+        let (client, stopping) = (client.clone(), self.stopping.clone());
+        response.map(|body| {
+            let switch = |stream| match body.into_switched() {
+                Some(origin) => websocket::serve(stream, origin, record, stopping, client).boxed(),
+                None => std::future::ready(()).boxed(),
+            };
+            Body::Switched(Some(Switch::to(switch)))
+        })
     }
 }
 
 /// Whether a request ends at one place, and its method is not TRACE, which would send credentials back to a script.
 fn has_one_reading(request: &Request<RequestBody>) -> Result<(), Refusal> {
-    let bad = |detail| Err(Refusal::new(Reason::BadRequest, detail));
-    match request {
-        _ if request.extensions().get::<Ambiguous>().is_some() => {
-            bad("the request has both Content-Length and Transfer-Encoding")
-        }
-        _ if !framing::is_understood(request.headers()) => {
-            bad("the only Transfer-Encoding that is understood is chunked")
-        }
+    match request.extensions().get::<Malformed>() {
+        Some(malformed) => Err(Refusal::new(Reason::BadRequest, malformed.to_string())),
         _ if request.method() == Method::TRACE => Err(Refusal::new(Reason::MethodNotAllowed, "TRACE is not passed on")),
         _ => Ok(()),
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use super::stream::Stream;
 use crate::clock;
+use crate::http1::Stream;
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,22 +10,20 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body as _;
-use http_body_util::Full;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 
 use super::body::Body;
 use super::error::Refusal;
+use super::http1::Switch;
 use super::listener::{Conversation, Proxy};
 use super::passthrough::Passage;
 use super::pipeline::{self, Client, OpenTunnel};
-use super::stream::{Ahead, Stream};
 use super::tls::Failure;
 use super::unreadable;
 use crate::audit::{Asked, Record};
 use crate::ca;
 use crate::clock;
+use crate::http1::{Ahead, Stream};
 use crate::policy::answer::Accept;
 use crate::policy::opening::{Connect, Opening};
 use crate::policy::reason::Reason;
@@ -81,7 +79,7 @@ pub(super) async fn open(
     }
 }
 
-/// Accepts a CONNECT on a connection that has served other requests, and serves what comes through it in a task of its own.
+/// Accepts a CONNECT on a connection that has served other requests; the answer says what goes on with the stream then.
 pub(super) async fn connect(
     proxy: &Arc<Proxy>,
     client: &Client,
@@ -95,23 +93,20 @@ pub(super) async fn connect(
             return pipeline::refuse(refusal, Accept::of(request.headers()).rendering(), record).await;
         }
     };
-    let upgrade = hyper::upgrade::on(&mut *request);
-    let headers = std::mem::take(request.headers_mut());
-    proxy.pipeline.tasks.spawn(behind(Arc::clone(proxy), client.clone(), upgrade, accepted, headers));
-    Response::new(Body::Own(Full::default()))
+    let (proxy, client, headers) = (Arc::clone(proxy), client.clone(), std::mem::take(request.headers_mut()));
+    let switch = |stream| behind(proxy, client, stream, accepted, headers);
+    Response::new(Body::Switched(Some(Switch::to(switch))))
 }
 
 /// Boxed, since a tunnel is served by the code that opened it and its type would contain itself.
 fn behind(
     proxy: Arc<Proxy>,
     client: Client,
-    upgrade: OnUpgrade,
+    stream: Ahead<Stream>,
     accepted: Accepted,
     headers: HeaderMap,
 ) -> BoxFuture<'static, ()> {
     async move {
-        let Ok(upgraded) = upgrade.await else { return };
-        let stream = Ahead::new(Box::new(TokioIo::new(upgraded)) as Stream);
         let served = match Box::pin(begin(&proxy, &client, stream, accepted, headers)).await {
             Ok(Some(conversation)) => proxy.serve_http(conversation).await,
             Ok(None) => Ok(()),

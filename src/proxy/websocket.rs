@@ -12,8 +12,6 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use http::{HeaderMap, Method, Request, Version, header};
 use http_body::Body as _;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio_util::sync::CancellationToken;
 
@@ -22,18 +20,17 @@ use crate::audit::Record;
 use crate::clock;
 use crate::upstream::{RequestBody, WebSocket};
 
-/// The client's side of the switch, where a request asks for a WebSocket; marks the request, so that the origin is asked too.
-pub(super) fn asked(request: &mut Request<RequestBody>) -> Option<OnUpgrade> {
+/// Whether a request asks for a WebSocket; marks it then, so that the origin is asked too.
+pub(super) fn is_asked(request: &mut Request<RequestBody>) -> bool {
     let is_handshake = request.method() == Method::GET
         && request.version() == Version::HTTP_11
         && request.body().is_end_stream()
         && names(request.headers(), header::CONNECTION, "upgrade")
         && is_only(request.headers(), header::UPGRADE, "websocket");
-    is_handshake.then(|| {
-        let client = hyper::upgrade::on(&mut *request);
+    if is_handshake {
         request.extensions_mut().insert(WebSocket);
-        client
-    })
+    }
+    is_handshake
 }
 
 /// Whether an origin's 101 switches to WebSocket, and to nothing else.
@@ -55,15 +52,14 @@ fn is_only(headers: &HeaderMap, name: header::HeaderName, option: &str) -> bool 
 
 /// Copies octets until both sides have ended. `_client` keeps the connection counted.
 pub(super) async fn serve(
-    client_side: OnUpgrade,
-    origin_side: OnUpgrade,
+    client_side: impl AsyncRead + AsyncWrite,
+    origin_side: impl AsyncRead + AsyncWrite,
     mut record: Record,
     stopping: CancellationToken,
     _client: Client,
 ) {
-    let Ok((client, origin)) = futures_util::future::try_join(client_side, origin_side).await else { return };
-    let (mut from_client, mut to_client) = split(TokioIo::new(client));
-    let (mut from_origin, mut to_origin) = split(TokioIo::new(origin));
+    let (mut from_client, mut to_client) = split(client_side);
+    let (mut from_origin, mut to_origin) = split(origin_side);
     let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
     let copying = async {
         let up = copy(&mut from_client, &mut to_origin, &received);

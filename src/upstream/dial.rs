@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::RootCertStore;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,9 +20,10 @@ use tokio_rustls::TlsConnector;
 
 use super::guard::Guard;
 use super::headers::Form;
+use super::http1::Http1;
 use super::parent::ParentProxy;
 use super::patient::Patient;
-use super::pool::{Http1, Sender};
+use super::pool::Sender;
 use super::race::race;
 use super::resolve::Resolver;
 use super::tls::{Connectors, SetupError, connector, handshake};
@@ -85,6 +86,7 @@ pub(super) struct Dialer {
     ports: Ports,
     guard: Guard,
     timeout: Duration,
+    longest_silence: Duration,
     open: Open,
 }
 
@@ -119,6 +121,7 @@ impl Dialer {
             ports: settings.ports.clone(),
             guard: Guard::new(settings.private_addresses),
             timeout: settings.connect_timeout,
+            longest_silence: settings.idle_timeout,
             open: Open::default(),
         })
     }
@@ -169,15 +172,15 @@ impl Dialer {
             if let (Scheme::Http, Route::Through(parent, addresses, to)) = (origin.scheme, &route)
                 && let Some(form) = parent.whole_urls().filter(|_| whole_urls && *to == place)
             {
-                return speak(self.connect_to_parent(parent, addresses).await?, false, form).await;
+                return self.speak(self.connect_to_parent(parent, addresses).await?, false, form).await;
             }
             let stream = self.follow(&place, route).await?;
             match origin.scheme {
-                Scheme::Http => speak(stream, false, Form::Path).await,
+                Scheme::Http => self.speak(stream, false, Form::Path).await,
                 Scheme::Https => {
                     let stream = handshake(tls, &place, stream).await?;
                     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    speak(Box::new(stream), http2, Form::Path).await
+                    self.speak(Box::new(stream), http2, Form::Path).await
                 }
             }
         });
@@ -273,32 +276,23 @@ impl Dialer {
         let _ = stream.set_nodelay(true);
         Ok(Patient::new(stream, self.open.one()))
     }
-}
 
-/// Begins HTTP on a stream; the connection itself is driven by a task that ends with it.
-async fn speak(stream: Stream, http2: bool, form: Form) -> Result<Sender, Error> {
-    let io = TokioIo::new(stream);
-    if http2 {
+    /// Begins HTTP on a stream. A connection with HTTP/2 is driven by a task that ends with it.
+    async fn speak(&self, stream: Stream, http2: bool, form: Form) -> Result<Sender, Error> {
+        if !http2 {
+            return Ok(Sender::Http1(Http1::new(stream, form, self.longest_silence)));
+        }
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_header_list_size(HEADER_LIST_MAX)
             .max_local_error_reset_streams(BAD_STREAMS_MAX)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
-            .handshake::<_, RequestBody>(io)
+            .handshake::<_, RequestBody>(TokioIo::new(stream))
             .await?;
         tokio::spawn(connection);
-        return Ok(Sender::Http2(sender));
+        Ok(Sender::Http2(sender))
     }
-    let (sender, connection) = http1::Builder::new()
-        .preserve_header_case(true)
-        // Names that the client has not spelt, as over HTTP/2: some origins look for `Host`.
-        .title_case_headers(true)
-        .max_headers(HEADERS_MAX)
-        .handshake::<_, RequestBody>(io)
-        .await?;
-    tokio::spawn(connection.with_upgrades());
-    Ok(Sender::Http1(Http1 { sender, form, is_all: false }))
 }
 
 /// Streams that an origin may break the rules on before its connection, and all that runs on it, is given up. Some origins answer every
@@ -312,9 +306,6 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// How long that sign may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Header fields of an answer; hyper's own limit of 100 is below what some sites send.
-const HEADERS_MAX: usize = 256;
 
 /// Octets of an HTTP/2 answer's header list; hyper's own 16 KiB is below what cookies of some sites need.
 const HEADER_LIST_MAX: u32 = 64 * 1024;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::Request;
 
 use super::{Fault, RequestBody};
+use crate::http1::Malformed;
 use crate::policy::reason::Reason;
 
 /// What went wrong on the way to an origin.
@@ -110,7 +111,7 @@ pub enum Error {
     },
     /// The connection ended before the answer did.
     #[error("the connection ended before an answer: {0}")]
-    Closed(#[source] hyper::Error),
+    Closed(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A kept connection had died, and took a request with it that may be sent again (RFC 9110 §9.2.2). The origin may have seen it.
     #[error("the connection ended before an answer")]
     Lost(Box<Request<RequestBody>>),
@@ -127,18 +128,33 @@ pub enum Error {
 
 impl From<hyper::Error> for Error {
     fn from(error: hyper::Error) -> Error {
-        match alert(&error) {
+        let cause = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+        match cause.and_then(alert) {
             Some(alert) => Error::LateAlert(alert),
             None if error.is_parse() => Error::Protocol(Box::new(error)),
-            None => Error::Closed(error),
+            None => Error::Closed(Box::new(error)),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        alert(&error).map_or_else(|| Error::Closed(Box::new(error)), Error::LateAlert)
+    }
+}
+
+impl From<Malformed> for Error {
+    fn from(malformed: Malformed) -> Error {
+        match malformed {
+            Malformed::Ended => Error::Closed(Box::new(malformed)),
+            _ => Error::Protocol(Box::new(malformed)),
         }
     }
 }
 
 /// The alert that ended TLS. Of an I/O error h2 keeps the text alone, so that rustls's words for it are looked for.
-fn alert(error: &hyper::Error) -> Option<String> {
-    let source = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
-    Some(source.to_string()).filter(|words| words.starts_with("received fatal alert"))
+fn alert(error: &io::Error) -> Option<String> {
+    Some(error.to_string()).filter(|words| words.starts_with("received fatal alert"))
 }
 
 impl Error {

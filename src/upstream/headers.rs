@@ -59,14 +59,10 @@ pub(super) enum Form {
 
 /// The request as it goes to the origin: its target in the form that the connection wants, one Host, and nothing about the client's
 /// own connection.
-pub(super) fn towards_origin(
-    target: &Target,
-    mut request: Request<RequestBody>,
-    form: &Form,
-) -> Result<Request<RequestBody>, Error> {
+pub(super) fn towards_origin(target: &Target, request: &mut Request<RequestBody>, form: &Form) -> Result<(), Error> {
     let websocket = request.extensions().get::<WebSocket>().is_some();
     let headers = request.headers_mut();
-    // hyper sends no trailers that it was not told of; those of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
+    // The trailers of a request do not reach an HTTP/1.1 origin (RFC 9110 §6.5.1 lets them go).
     remove_hop_by_hop_and(headers, |name| is_rerouting(name) || *name == header::TRAILER);
     if websocket {
         switch_to_websocket(headers);
@@ -83,7 +79,7 @@ pub(super) fn towards_origin(
         Form::WholeUrl(_) | Form::Http2 => absolute(target)?,
     };
     *request.version_mut() = if matches!(form, Form::Http2) { Version::HTTP_2 } else { Version::HTTP_11 };
-    Ok(request)
+    Ok(())
 }
 
 /// The fields that ask for a WebSocket, or grant it: of all upgrades the only one that is passed on, since behind any other there
@@ -206,7 +202,7 @@ mod tests {
     fn what_is_about_the_connection_stays_behind() {
         let uri: Uri = "http://a.test:8080/x?y".parse().unwrap();
         let target = Target { origin: Origin::of(&uri).unwrap(), path: uri.path_and_query().unwrap().clone() };
-        let request = Request::get("http://a.test:8080/x?y")
+        let mut request = Request::get("http://a.test:8080/x?y")
             .header("host", "other.test")
             .header("connection", "x-secret, close")
             .header("x-secret", "1")
@@ -221,7 +217,7 @@ mod tests {
             .header("accept", "*/*")
             .body(RequestBody::Empty)
             .unwrap();
-        let request = towards_origin(&target, request, &Form::Path).unwrap();
+        towards_origin(&target, &mut request, &Form::Path).unwrap();
         let mut names: Vec<&str> = request.headers().keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "host", "te"]);
@@ -229,7 +225,7 @@ mod tests {
             (request.uri().to_string().as_str(), &request.headers()["host"]),
             ("/x?y", &HeaderValue::from_static("a.test:8080"))
         );
-        let request = towards_origin(&target, request, &Form::Http2).unwrap();
+        towards_origin(&target, &mut request, &Form::Http2).unwrap();
         assert_eq!(request.uri(), &uri);
         assert!(!request.headers().contains_key("host"));
     }

@@ -10,6 +10,7 @@ mod dial;
 mod error;
 mod guard;
 pub mod headers;
+mod http1;
 mod parent;
 mod patient;
 mod pool;
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use rustls::RootCertStore;
 
 pub use self::body::Body;
@@ -36,13 +37,14 @@ use self::dial::Dialer;
 pub use self::dial::{ConnectTo, HostPort, Io, Stream};
 pub use self::error::Error;
 use self::headers::{Form, Pseudonym, towards_origin};
+use self::http1::Http1;
 pub use self::parent::ParentUrl;
-use self::pool::{Lost, Pool, Sender};
+use self::pool::{Pool, Sender};
 use self::resolve::Resolver;
 pub use self::tls::{ClientCertificate, SetupError};
-use self::upload::Progress;
 pub use self::upload::{Fault, RequestBody};
 use crate::clock;
+use crate::http1::Malformed;
 use crate::metrics::Seconds;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
@@ -265,82 +267,139 @@ impl Connection {
     ///
     /// # Errors
     /// The connection broke, or the answer is not HTTP.
-    pub async fn send(mut self, target: &Target, request: Box<Request<RequestBody>>) -> Result<Response<Body>, Error> {
-        let copy = if self.reused { repeatable(&request) } else { None };
-        let is_head = request.method() == Method::HEAD;
-        let upload = request.body().progress();
+    pub async fn send(self, target: &Target, request: Box<Request<RequestBody>>) -> Result<Response<Body>, Error> {
+        let Connection { way, mut sender, speech, reused } = self;
         let takes_trailers = headers::takes_trailers(request.headers());
         let started = clock::now();
-        let mut response = match self.exchange(target, request, &upload).await? {
-            Ok(response) => response,
-            Err(lost) => {
-                let (error, unsent) = (lost.error, lost.request.filter(|_| self.reused));
-                let Some(request) = unsent else {
-                    let copy = copy.filter(|_| is_dead(&error)).ok_or(error)?;
-                    // Those kept beside it are no younger.
-                    self.way.pool.forget(&target.origin);
-                    return Err(Error::Lost(copy));
-                };
-                self.sender = self.way.open(&target.origin, self.speech).await?;
+        // The origin may have closed it while the request waited for its turn.
+        let sent = match reused && sender.is_closed() {
+            true => Sent::Not(request, Malformed::Ended.into()),
+            false => way.send(sender, reused, target, request).await?,
+        };
+        let mut response = match sent {
+            Sent::Answered(response) => response,
+            Sent::Not(request, _) => {
+                let sender = way.open(&target.origin, speech).await?;
                 let sent_again = SentAgain(clock::now());
-                let exchange = self.exchange(target, Box::new(request), &upload);
-                let mut response = exchange.await?.map_err(|lost| lost.error)?;
-                response.extensions_mut().insert(sent_again);
-                response
+                match way.send(sender, false, target, request).await? {
+                    Sent::Not(_, error) => return Err(error),
+                    Sent::Answered(mut response) => {
+                        response.extensions_mut().insert(sent_again);
+                        response
+                    }
+                }
             }
         };
-        self.way.answers.took(clock::now().duration_since(started));
-        if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
-            && let Form::WholeUrl(_) = self.sender.form()
-        {
-            return Err(self.way.dialer.parent_wants_credentials());
-        }
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(response.map(Body::switched));
-        }
+        way.answers.took(clock::now().duration_since(started));
         if !takes_trailers {
             response.headers_mut().remove(header::TRAILER);
         }
-        let Connection { way, sender, .. } = self;
-        let connection = (Arc::clone(&way.pool), target.origin.clone(), sender);
-        let longest_silence = way.settings.idle_timeout;
-        Ok(response.map(|incoming| Body::new(incoming, connection, longest_silence, upload, is_head)))
+        Ok(response)
     }
+}
 
-    /// Sends a request on this connection, and waits for the head of the answer as long as the body goes on or the silence is short.
-    async fn exchange(
-        &mut self,
+/// What became of a request.
+enum Sent {
+    /// It was answered.
+    Answered(Response<Body>),
+    /// Nothing of it has gone, so that it may go another way.
+    Not(Box<Request<RequestBody>>, Error),
+}
+
+impl Way {
+    async fn send(
+        self: &Arc<Self>,
+        sender: Sender,
+        reused: bool,
         target: &Target,
         request: Box<Request<RequestBody>>,
-        upload: &Progress,
-    ) -> Result<Result<Response<Incoming>, Lost>, Error> {
-        let request = towards_origin(target, *request, self.sender.form())?;
-        let longest_silence = self.way.settings.idle_timeout;
-        let mut sending = self.sender.send(request);
-        loop {
+    ) -> Result<Sent, Error> {
+        match sender {
+            Sender::Http1(connection) => self.send_http1(connection, reused, target, request).await,
+            Sender::Http2(sender) => Box::pin(self.send_http2(sender, reused, target, request)).await,
+        }
+    }
+
+    async fn send_http1(
+        self: &Arc<Self>,
+        connection: Box<Http1>,
+        reused: bool,
+        target: &Target,
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Sent, Error> {
+        let may_be_repeated = reused && is_repeatable(&request);
+        let upload = request.body().progress();
+        towards_origin(target, &mut request, &connection.form)?;
+        let asks_parent = matches!(connection.form, Form::WholeUrl(_));
+        let response = match connection.exchange(&mut request).await {
+            Err(Error::Closed(_)) if may_be_repeated => {
+                // Those kept beside it are no younger.
+                self.pool.forget(&target.origin);
+                return Err(Error::Lost(request));
+            }
+            answered => answered?,
+        };
+        if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED && asks_parent {
+            return Err(self.dialer.parent_wants_credentials());
+        }
+        let pool = (Arc::clone(&self.pool), target.origin.clone());
+        let longest_silence = self.settings.idle_timeout;
+        Ok(Sent::Answered(response.map(|incoming| Body::of_http1(incoming, pool, longest_silence, upload))))
+    }
+
+    /// Waits for the head of the answer as long as the request's body goes on or the silence is short.
+    async fn send_http2(
+        self: &Arc<Self>,
+        mut sender: http2::SendRequest<RequestBody>,
+        reused: bool,
+        target: &Target,
+        mut request: Box<Request<RequestBody>>,
+    ) -> Result<Sent, Error> {
+        let copy = if reused { repeatable(&request) } else { None };
+        let (is_head, upload) = (request.method() == Method::HEAD, request.body().progress());
+        towards_origin(target, &mut request, &Form::Http2)?;
+        let longest_silence = self.settings.idle_timeout;
+        let mut sending = Box::pin(sender.try_send_request(*request));
+        let mut lost = loop {
             let before = upload.pieces();
-            let ended = clock::timeout(longest_silence, sending.as_mut()).await;
-            match (ended, upload.fault()) {
+            match (clock::timeout(longest_silence, sending.as_mut()).await, upload.fault()) {
+                (Some(Ok(response)), _) => {
+                    let body = |incoming| Body::of_http2(incoming, longest_silence, upload, is_head);
+                    return Ok(Sent::Answered(response.map(body)));
+                }
                 (Some(Err(_)), Some(fault)) => return Err(Error::Upload(fault)),
-                (Some(ended), _) => return Ok(ended),
+                (Some(Err(lost)), None) => break lost,
                 // The client's silence has a limit of its own.
                 (None, _) if upload.is_awaited() || upload.pieces() != before => {}
                 (None, _) => return Err(Error::Silent(longest_silence)),
             }
+        };
+        let unsent = lost.take_message().filter(|_| reused);
+        let error = lost.into_error();
+        match (unsent, copy) {
+            (Some(request), _) => Ok(Sent::Not(Box::new(request), error.into())),
+            (None, Some(copy)) if is_dead(&error) => {
+                self.pool.forget(&target.origin);
+                Err(Error::Lost(copy))
+            }
+            (None, _) => Err(error.into()),
         }
     }
 }
 
-/// A copy of a request that changes nothing however often it is sent, and that has no body to lose.
+/// Whether a request changes nothing however often it is sent, and has no body to lose (RFC 9110 §9.2.2).
+fn is_repeatable(request: &Request<RequestBody>) -> bool {
+    request.method().is_safe() && http_body::Body::is_end_stream(request.body())
+}
+
+/// A copy of a request that may be repeated, since hyper takes the request itself.
 fn repeatable(request: &Request<RequestBody>) -> Option<Box<Request<RequestBody>>> {
-    let has_body = !http_body::Body::is_end_stream(request.body());
-    (request.method().is_safe() && !has_body).then(|| {
+    is_repeatable(request).then(|| {
         let mut copy = Box::new(Request::new(RequestBody::Empty));
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();
         *copy.version_mut() = request.version();
         *copy.headers_mut() = request.headers().clone();
-        // hyper keeps the case of header names there.
         *copy.extensions_mut() = request.extensions().clone();
         copy
     })

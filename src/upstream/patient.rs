@@ -1,7 +1,7 @@
 //! A socket that goes on listening when nobody takes what it says.
 //!
-//! An origin may answer before it has read the whole upload, and close (a 413, mostly). Our next write then fails, and hyper gives the
-//! exchange up, although the answer lies in the socket's buffer. So a write that finds the other end closed is taken as done, until the
+//! An origin may answer before it has read the whole upload, and close (a 413, mostly). Our next write then fails, and HTTP/2 as
+//! well as TLS give the exchange up, although the answer lies in the socket's buffer. So a write that finds the other end closed is taken as done, until the
 //! last octet from there has been read.
 
 use std::io::{self, ErrorKind, IoSlice};

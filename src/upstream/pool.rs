@@ -1,49 +1,28 @@
 //! Open connections that wait for their next request.
 //!
 //! An HTTP/1.1 connection is in the pool while nobody uses it, an HTTP/2 one as long as it lives, since many requests share it. Both
-//! are bounded: per origin, and by `idle_timeout`, which is checked whenever the pool is touched; what the origin closes is found out
-//! when it is taken.
+//! are bounded: per origin, and by `idle_timeout`. What the origin has closed is found out when it is taken, and by a task that looks
+//! after them while there are any.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::future::{BoxFuture, TryFutureExt};
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::http2;
 
 use super::Speech;
-use super::headers::Form;
+use super::http1::Http1;
 use super::upload::RequestBody;
 use crate::clock;
 use crate::policy::target::Origin;
 
-/// The sending half of one connection.
+/// A connection, or the half of a shared one that sends.
 #[derive(Debug)]
 pub(super) enum Sender {
-    /// One request after another, each with its target in this form.
-    Http1(Http1),
+    /// One request after another.
+    Http1(Box<Http1>),
     /// Many at once.
     Http2(http2::SendRequest<RequestBody>),
-}
-
-/// A request that failed, with the request itself where it was never written.
-#[derive(Debug)]
-pub(super) struct Lost {
-    /// What happened.
-    pub(super) error: hyper::Error,
-    /// The request, whole, if it can be sent again.
-    pub(super) request: Option<Request<RequestBody>>,
-}
-
-/// A connection with one request at a time.
-#[derive(Debug)]
-pub(super) struct Http1 {
-    pub(super) sender: http1::SendRequest<RequestBody>,
-    pub(super) form: Form,
-    /// Whether the origin was offered HTTP/2, too, and this is all it speaks.
-    pub(super) is_all: bool,
 }
 
 impl Sender {
@@ -60,38 +39,18 @@ impl Sender {
         }
     }
 
-    /// How requests on it name their target.
-    pub(super) fn form(&self) -> &Form {
-        match self {
-            Sender::Http1(http1) => &http1.form,
-            Sender::Http2(_) => &Form::Http2,
-        }
-    }
-
-    /// Sends a request; the future waits for the head of the answer. In a box, since it has room for the whole request, in case that
-    /// this is given back, and whoever waits for it would have that room, too.
-    pub(super) fn send(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> BoxFuture<'static, Result<Response<Incoming>, Lost>> {
-        let lost = |mut error: TrySendError<_>| Lost { request: error.take_message(), error: error.into_error() };
-        match self {
-            Sender::Http1(http1) => Box::pin(http1.sender.try_send_request(request).map_err(lost)),
-            Sender::Http2(sender) => Box::pin(sender.try_send_request(request).map_err(lost)),
-        }
-    }
-
     /// Waits until the connection can take a request; false where it is closed.
     async fn is_ready(&mut self) -> bool {
         match self {
-            Sender::Http1(http1) => http1.sender.ready().await.is_ok(),
+            Sender::Http1(http1) => !http1.is_closed(),
             Sender::Http2(sender) => sender.ready().await.is_ok(),
         }
     }
 
-    fn is_closed(&self) -> bool {
+    /// Whether it can be used no more.
+    pub(super) fn is_closed(&mut self) -> bool {
         match self {
-            Sender::Http1(http1) => http1.sender.is_closed(),
+            Sender::Http1(http1) => http1.is_closed(),
             Sender::Http2(sender) => sender.is_closed(),
         }
     }
@@ -112,7 +71,7 @@ struct Kept {
     /// Those unused for longest, the very oldest last, as of when all were last looked through: what has come since is younger. Some
     /// have been used or closed meanwhile.
     oldest: Vec<(Instant, Origin)>,
-    next_sweep: Option<Instant>,
+    is_looked_after: bool,
 }
 
 #[derive(Debug)]
@@ -179,17 +138,15 @@ impl Pool {
     }
 
     /// Lets others use a new connection at once, where it can take many requests.
-    pub(super) fn share(&self, origin: &Origin, sender: &Sender) {
+    pub(super) fn share(self: &Arc<Self>, origin: &Origin, sender: &Sender) {
         if let Sender::Http2(sender) = sender {
             self.put(origin.clone(), Sender::Http2(sender.clone()));
         }
     }
 
     /// Takes a connection back whose last answer has been read.
-    pub(super) fn keep(&self, origin: Origin, sender: Sender) {
-        if !sender.is_http2() && !sender.is_closed() {
-            self.put(origin, sender);
-        }
+    pub(super) fn keep(self: &Arc<Self>, origin: Origin, connection: Box<Http1>) {
+        self.put(origin, Sender::Http1(connection));
     }
 
     /// Closes what is kept for an origin and used by nobody.
@@ -198,10 +155,12 @@ impl Pool {
         kept.total -= kept.by_origin.remove(origin).map_or(0, |idle| idle.len());
     }
 
-    fn put(&self, origin: Origin, sender: Sender) {
+    fn put(self: &Arc<Self>, origin: Origin, sender: Sender) {
         let now = clock::now();
         let kept = &mut *self.lock();
-        kept.sweep(now, self.idle_timeout);
+        if !std::mem::replace(&mut kept.is_looked_after, true) {
+            tokio::spawn(look_after(Arc::downgrade(self)));
+        }
         if kept.total >= TOTAL_MAX {
             kept.close_the_oldest();
         }
@@ -222,15 +181,27 @@ impl Pool {
     }
 }
 
-impl Kept {
-    /// Closes what nobody has used for `idle_timeout`, once per that time.
-    fn sweep(&mut self, now: Instant, idle_timeout: Duration) {
-        if self.next_sweep.is_some_and(|at| now < at) {
+/// Between two looks at the connections that are kept. Chosen: what an origin has closed holds a file for no longer.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// Closes what its origin has closed, and what nobody has used for `idle_timeout`, as long as there is a pool and something in it.
+async fn look_after(pool: Weak<Pool>) {
+    loop {
+        clock::sleep(LOOK_AFTER).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let kept = &mut *pool.lock();
+        kept.sweep(clock::now(), pool.idle_timeout);
+        kept.is_looked_after = kept.total > 0;
+        if !kept.is_looked_after {
             return;
         }
-        self.next_sweep = Some(now + idle_timeout);
+    }
+}
+
+impl Kept {
+    fn sweep(&mut self, now: Instant, idle_timeout: Duration) {
         self.by_origin.retain(|_, idle| {
-            idle.retain(|connection| connection.is_usable_at(now, idle_timeout));
+            idle.retain_mut(|connection| connection.is_usable_at(now, idle_timeout));
             !idle.is_empty()
         });
         self.total = self.by_origin.values().map(Vec::len).sum();
@@ -267,8 +238,8 @@ impl Kept {
 }
 
 impl Idle {
-    fn is_usable_at(&self, now: Instant, idle_timeout: Duration) -> bool {
-        !self.sender.is_closed() && now.duration_since(self.since) < idle_timeout
+    fn is_usable_at(&mut self, now: Instant, idle_timeout: Duration) -> bool {
+        now.duration_since(self.since) < idle_timeout && !self.sender.is_closed()
     }
 }
 
@@ -278,14 +249,14 @@ mod tests {
 
     use hyper_util::rt::{TokioExecutor, TokioIo};
 
+    use super::super::headers::Form;
+
     use super::*;
 
     /// A connection to nobody, and its other end.
-    async fn connection() -> (Sender, tokio::io::DuplexStream) {
+    fn connection() -> (Box<Http1>, tokio::io::DuplexStream) {
         let (near, far) = tokio::io::duplex(1024);
-        let (sender, connection) = http1::handshake::<_, RequestBody>(TokioIo::new(near)).await.unwrap();
-        tokio::spawn(connection);
-        (Sender::Http1(Http1 { sender, form: Form::Path, is_all: false }), far)
+        (Http1::new(Box::new(near), Form::Path, Duration::MAX), far)
     }
 
     fn origin(number: usize) -> Origin {
@@ -294,10 +265,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_too_many_connections_the_one_unused_for_longest_is_closed() {
-        let pool = Pool::new(Duration::from_secs(3600));
+        let pool = Arc::new(Pool::new(Duration::from_secs(3600)));
         let mut far_ends = Vec::new();
         for number in 0..TOTAL_MAX + 10 {
-            let (sender, far) = connection().await;
+            let (sender, far) = connection();
             pool.keep(origin(number), sender);
             far_ends.push(far);
             clock::sleep(Duration::from_millis(1)).await;
@@ -312,19 +283,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_was_used_again_is_not_among_the_oldest() {
-        let pool = Pool::new(Duration::from_secs(3600));
+        let pool = Arc::new(Pool::new(Duration::from_secs(3600)));
         let mut far_ends = Vec::new();
         for number in 0..TOTAL_MAX + 1 {
-            let (sender, far) = connection().await;
+            let (sender, far) = connection();
             pool.keep(origin(number), sender);
             far_ends.push(far);
             clock::sleep(Duration::from_millis(1)).await;
         }
         // The first is closed by now, and the next ones are known to be the oldest.
-        let used = pool.take(&origin(1), Speech::Http1).await.unwrap();
+        let Some(Sender::Http1(used)) = pool.take(&origin(1), Speech::Http1).await else { panic!("it is kept") };
         pool.keep(origin(1), used);
         for number in 0..OLDEST_MAX {
-            let (sender, far) = connection().await;
+            let (sender, far) = connection();
             pool.keep(origin(TOTAL_MAX + 1 + number), sender);
             far_ends.push(far);
             clock::sleep(Duration::from_millis(1)).await;
@@ -336,10 +307,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_origin_with_its_share_of_connections_still_gets_one_that_can_be_shared() {
-        let pool = Pool::new(Duration::from_secs(3600));
+        let pool = Arc::new(Pool::new(Duration::from_secs(3600)));
         let mut far_ends = Vec::new();
         for _ in 0..PER_ORIGIN_MAX {
-            let (sender, far) = connection().await;
+            let (sender, far) = connection();
             pool.keep(origin(1), sender);
             far_ends.push(far);
             clock::sleep(Duration::from_millis(1)).await;

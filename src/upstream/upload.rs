@@ -4,19 +4,18 @@
 //! time is taken while the origin waits for the client, and only then: an origin that takes nothing is not the client's fault, nor is
 //! the client's silence the origin's. How far the body is, and whose fault its end was, is seen by whoever waits for the answer.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::FutureExt;
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use crate::clock;
+use crate::http1::Silence;
+use crate::http1::pipe::Taker;
 
 /// The body of a request.
 #[derive(Debug)]
@@ -30,9 +29,39 @@ pub enum RequestBody {
 /// What a client sends, as it comes.
 #[derive(Debug)]
 pub struct Upload {
-    incoming: Incoming,
+    incoming: From,
     silence: Silence,
     progress: Arc<Progress>,
+}
+
+/// Where it comes from.
+#[derive(Debug)]
+enum From {
+    Http1(Taker<Fault>),
+    Http2(Incoming),
+}
+
+impl From {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        match self {
+            From::Http1(taker) => Pin::new(taker).poll_frame(context),
+            From::Http2(incoming) => Pin::new(incoming).poll_frame(context).map_err(|error| Fault::of(&error)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            From::Http1(taker) => taker.is_end_stream(),
+            From::Http2(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            From::Http1(taker) => taker.size_hint(),
+            From::Http2(incoming) => incoming.size_hint(),
+        }
+    }
 }
 
 /// What a client did to its own request.
@@ -88,11 +117,6 @@ impl Progress {
         matches!(self.lock().stage, Stage::Awaited)
     }
 
-    /// Whether all has gone.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.lock().stage, Stage::Over)
-    }
-
     /// Why it has ended too early, if it has.
     pub(super) fn fault(&self) -> Option<Fault> {
         match &self.lock().stage {
@@ -107,8 +131,17 @@ impl Progress {
 }
 
 impl RequestBody {
-    /// A client's body, each piece of which may be waited for as long as `patience`.
-    pub fn of_client(incoming: Incoming, patience: Duration) -> RequestBody {
+    /// The body of a request in HTTP/1.1, each piece of which may be waited for as long as `patience`.
+    pub(crate) fn of_http1(taker: Taker<Fault>, patience: Duration) -> RequestBody {
+        RequestBody::of(From::Http1(taker), patience)
+    }
+
+    /// The same of one in HTTP/2.
+    pub fn of_http2(incoming: Incoming, patience: Duration) -> RequestBody {
+        RequestBody::of(From::Http2(incoming), patience)
+    }
+
+    fn of(incoming: From, patience: Duration) -> RequestBody {
         match incoming.is_end_stream() {
             true => RequestBody::Empty,
             false => RequestBody::Client(Upload { incoming, silence: Silence::of(patience), progress: Arc::default() }),
@@ -125,13 +158,13 @@ impl RequestBody {
 
 impl Upload {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) else {
+        let Poll::Ready(frame) = self.incoming.poll_frame(context) else {
             self.progress.lock().stage = Stage::Awaited;
             ready!(self.silence.poll_too_long(context));
             return Poll::Ready(Some(Err(Fault::Stalled(self.silence.longest()))));
         };
         self.silence.is_broken();
-        Poll::Ready(frame.map(|frame| frame.map_err(|error| Fault::of(&error))))
+        Poll::Ready(frame)
     }
 }
 
@@ -177,46 +210,5 @@ impl http_body::Body for RequestBody {
             RequestBody::Client(upload) => upload.incoming.size_hint(),
             RequestBody::Empty => SizeHint::with_exact(0),
         }
-    }
-}
-
-/// How long the next piece has been waited for; a client that does not take the last one is not the origin's silence. The alarm is set
-/// once and asked anew when it rings, since setting one for each piece of a download would cost more than the piece.
-pub(super) struct Silence {
-    longest: Duration,
-    since: Option<Instant>,
-    alarm: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
-}
-
-impl Silence {
-    pub(super) fn of(longest: Duration) -> Silence {
-        Silence { longest, since: None, alarm: None }
-    }
-
-    /// How long it may be.
-    pub(super) fn longest(&self) -> Duration {
-        self.longest
-    }
-
-    /// Something has come.
-    pub(super) fn is_broken(&mut self) {
-        self.since = None;
-    }
-
-    pub(super) fn poll_too_long(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let until = *self.since.get_or_insert_with(clock::now) + self.longest;
-        loop {
-            ready!(self.alarm.get_or_insert_with(|| Box::pin(clock::sleep_until(until))).poll_unpin(context));
-            self.alarm = None;
-            if clock::now() >= until {
-                return Poll::Ready(());
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Silence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Silence").field("longest", &self.longest).finish_non_exhaustive()
     }
 }
