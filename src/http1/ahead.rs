@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -29,6 +29,10 @@ pub(crate) struct Ahead<S> {
 /// Octets of a read from a peer that may have little to say; as much as a TLS record holds. They are read to the stack, so that whoever
 /// waits for them holds nothing.
 const LOOK: usize = 16 * 1024;
+
+/// Large blocks begin where a page does. From there rustls copies them to 5 octets behind the start of another one, and AMD's
+/// processors take thirty times as long to copy to a place in a page that is less than 64 octets further on than the source's.
+const OFF_PAGE: usize = 64;
 
 impl<S> fmt::Debug for Ahead<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +89,11 @@ impl<S: AsyncRead + Unpin> Ahead<S> {
     /// The same for a peer that has much to say: up to about `most` octets are read to where they stay.
     pub(crate) fn poll_more(&mut self, context: &mut Context<'_>, most: usize) -> Poll<io::Result<bool>> {
         if self.octets.capacity() - self.octets.len() < most.min(LOOK) {
-            self.octets.reserve(most);
+            let mut room = BytesMut::with_capacity(OFF_PAGE + self.octets.len() + most);
+            room.put_bytes(0, OFF_PAGE);
+            room.advance(OFF_PAGE);
+            room.extend_from_slice(&self.octets);
+            self.octets = room;
         }
         let read = poll_read_buf(Pin::new(&mut self.stream), context, &mut self.octets);
         read.map_ok(|octets| octets > 0)

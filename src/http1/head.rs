@@ -23,6 +23,29 @@ const RESPONSE_FIELDS_MAX: usize = 256;
 /// Octets of a request's target; what [`Uri`] can hold.
 const TARGET_MAX: usize = u16::MAX as usize - 1;
 
+/// A head that was read.
+#[derive(Debug)]
+pub(crate) struct Head<T> {
+    /// The message, without its body.
+    pub(crate) message: T,
+    /// What to look at in its header.
+    pub(crate) has: Has,
+}
+
+/// How many fields there are of those that say where a message ends and what becomes of its connection. Most messages have few, and need
+/// not be asked for each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Has {
+    /// Content-Length.
+    pub(crate) lengths: usize,
+    /// Transfer-Encoding.
+    pub(crate) codings: usize,
+    /// Connection.
+    pub(crate) connections: usize,
+    /// Expect.
+    pub(crate) expectations: usize,
+}
+
 /// In the extensions of a message: its head as it came, and where in it the fields are.
 #[derive(Clone, Debug)]
 struct Spelling {
@@ -55,7 +78,7 @@ impl Lines {
 ///
 /// # Errors
 /// It is no head.
-pub(crate) fn read_request(octets: &mut BytesMut) -> Result<Option<Request<()>>, Malformed> {
+pub(crate) fn read_request(octets: &mut BytesMut) -> Result<Option<Head<Request<()>>>, Malformed> {
     let mut fields = [const { MaybeUninit::uninit() }; REQUEST_FIELDS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -76,16 +99,16 @@ pub(crate) fn read_request(octets: &mut BytesMut) -> Result<Option<Request<()>>,
     *request.method_mut() = method;
     *request.uri_mut() = Uri::from_maybe_shared(slice(&head, &path)).map_err(|_| Malformed::Part("target"))?;
     *request.version_mut() = version;
-    *request.headers_mut() = header_map(&head, &fields)?;
+    let has = read_fields(request.headers_mut(), &head, &fields)?;
     request.extensions_mut().insert(Spelling { head, fields });
-    Ok(Some(request))
+    Ok(Some(Head { message: request, has }))
 }
 
 /// Takes the head of an answer from the octets that have come; `None` where it is not whole.
 ///
 /// # Errors
 /// It is no head.
-pub(crate) fn read_response(octets: &mut BytesMut) -> Result<Option<Response<()>>, Malformed> {
+pub(crate) fn read_response(octets: &mut BytesMut) -> Result<Option<Head<Response<()>>>, Malformed> {
     let mut fields = [const { MaybeUninit::uninit() }; RESPONSE_FIELDS_MAX];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -102,12 +125,12 @@ pub(crate) fn read_response(octets: &mut BytesMut) -> Result<Option<Response<()>
     let mut response = Response::new(());
     *response.status_mut() = status;
     *response.version_mut() = version;
-    *response.headers_mut() = header_map(&head, &fields)?;
+    let has = read_fields(response.headers_mut(), &head, &fields)?;
     if let Some(phrase) = phrase {
         response.extensions_mut().insert(phrase);
     }
     response.extensions_mut().insert(Spelling { head, fields });
-    Ok(Some(response))
+    Ok(Some(Head { message: response, has }))
 }
 
 fn unreadable(error: httparse::Error) -> Malformed {
@@ -139,30 +162,39 @@ fn slice(head: &Bytes, place: &Range<u32>) -> Bytes {
     head.slice(place.start as usize..place.end as usize)
 }
 
-fn header_map(head: &Bytes, fields: &[Field]) -> Result<HeaderMap, Malformed> {
-    let mut headers = HeaderMap::with_capacity(fields.len());
+fn read_fields(to: &mut HeaderMap, head: &Bytes, fields: &[Field]) -> Result<Has, Malformed> {
+    let mut has = Has::default();
+    to.reserve(fields.len());
     for Field { name, value } in fields {
         let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
+        let name = name.map_err(|_| Malformed::Part("name"))?;
+        match name {
+            header::CONTENT_LENGTH => has.lengths += 1,
+            header::TRANSFER_ENCODING => has.codings += 1,
+            header::CONNECTION => has.connections += 1,
+            header::EXPECT => has.expectations += 1,
+            _ => {}
+        }
         let value = HeaderValue::from_maybe_shared(slice(head, value));
-        headers.append(name.map_err(|_| Malformed::Part("name"))?, value.map_err(|_| Malformed::Part("value"))?);
+        to.append(name, value.map_err(|_| Malformed::Part("value"))?);
     }
-    Ok(headers)
+    Ok(has)
 }
 
-/// Whether no further message will come on a connection, by what is said in one (RFC 9112 §9.3).
-pub(crate) fn is_last(version: Version, headers: &HeaderMap) -> bool {
-    let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let mut options = options.flat_map(|value| value.split(',')).map(str::trim);
-    match version {
-        Version::HTTP_10 => {
-            let (mut keeps, mut closes) = (false, false);
-            for option in options {
-                keeps |= option.eq_ignore_ascii_case("keep-alive");
-                closes |= option.eq_ignore_ascii_case("close");
-            }
-            closes || !keeps
+impl Has {
+    /// Whether no further message will come on the connection of one with these fields (RFC 9112 §9.3).
+    pub(crate) fn says_last(&self, version: Version, headers: &HeaderMap) -> bool {
+        let is_http10 = version == Version::HTTP_10;
+        if self.connections == 0 {
+            return is_http10;
         }
-        _ => options.any(|option| option.eq_ignore_ascii_case("close")),
+        let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        let (mut keeps, mut closes) = (!is_http10, false);
+        for option in options.flat_map(|value| value.split(',')).map(str::trim) {
+            keeps |= option.eq_ignore_ascii_case("keep-alive");
+            closes |= option.eq_ignore_ascii_case("close");
+        }
+        closes || !keeps
     }
 }
 
@@ -207,15 +239,29 @@ fn room(spelling: Option<&Spelling>, headers: &HeaderMap) -> usize {
 
 fn write_fields(to: &mut BytesMut, spelling: Option<&Spelling>, headers: &HeaderMap) {
     let mut speller = Speller { spelling, next: 0 };
-    for (name, value) in headers {
-        match speller.spell(name.as_str()) {
-            Some(spelt) => to.extend_from_slice(spelt),
-            None => with_capitals(to, name),
+    let mut fields = headers.iter().peekable();
+    while let Some((name, value)) = fields.next() {
+        match speller.spell(name, value) {
+            Spelt::Field(from) => {
+                // Most stand together as they came.
+                let mut last = from;
+                while let Some(next) = fields.peek().and_then(|(name, value)| speller.follows(last, name, value)) {
+                    last = next;
+                    fields.next();
+                }
+                to.extend_from_slice(speller.lines(from, last));
+            }
+            Spelt::Name(spelt) => with_value(to, |to| to.extend_from_slice(spelt), value),
+            Spelt::Not => with_value(to, |to| with_capitals(to, name), value),
         }
-        to.extend_from_slice(b": ");
-        to.extend_from_slice(value.as_bytes());
         to.extend_from_slice(b"\r\n");
     }
+}
+
+fn with_value(to: &mut BytesMut, name: impl FnOnce(&mut BytesMut), value: &HeaderValue) {
+    name(to);
+    to.extend_from_slice(b": ");
+    to.extend_from_slice(value.as_bytes());
 }
 
 /// A name that nobody has spelt as most programs do, `Proxy-Status` for `proxy-status`: some origins look for `Host`.
@@ -231,25 +277,68 @@ pub(crate) fn with_capitals(to: &mut BytesMut, name: &HeaderName) {
     }
 }
 
-/// Looks up how names were spelt. They are asked for in about the order in which they came, so that the next one is looked at first;
-/// one that is there twice is spelt in its two ways.
+/// How a field stood in the head that it came in.
+enum Spelt<'a> {
+    /// As it is: the field at this place.
+    Field(usize),
+    /// With another value.
+    Name(&'a [u8]),
+    /// Not at all.
+    Not,
+}
+
+/// Looks up how fields were spelt. They are asked for in about the order in which they came, so that the next one is looked at first; a
+/// name that is there twice is spelt in its two ways.
 struct Speller<'a> {
     spelling: Option<&'a Spelling>,
     next: usize,
 }
 
 impl<'a> Speller<'a> {
-    fn spell(&mut self, name: &str) -> Option<&'a [u8]> {
-        let Spelling { head, fields } = self.spelling?;
-        let (before, from_here) = fields.split_at(self.next);
-        for (at, Field { name: spelt, .. }) in (self.next..).zip(from_here).chain((0..).zip(before)) {
-            let spelt = &head[spelt.start as usize..spelt.end as usize];
-            if spelt.eq_ignore_ascii_case(name.as_bytes()) {
-                self.next = at + 1;
-                return Some(spelt);
-            }
+    fn spell(&mut self, name: &HeaderName, value: &HeaderValue) -> Spelt<'a> {
+        let Some(spelling @ Spelling { fields, .. }) = self.spelling else { return Spelt::Not };
+        let mut in_order = (self.next..fields.len()).chain(0..self.next);
+        let Some(at) = in_order.find(|&at| spelling.is_name(&fields[at], name)) else { return Spelt::Not };
+        self.next = at + 1;
+        match spelling.is_value(&fields[at], value) {
+            true => Spelt::Field(at),
+            false => Spelt::Name(spelling.octets(&fields[at].name)),
         }
-        None
+    }
+
+    /// The place behind a field, if this is the one there, and nothing but the end of a line stands between.
+    fn follows(&mut self, field: usize, name: &HeaderName, value: &HeaderValue) -> Option<usize> {
+        let spelling = self.spelling?;
+        let (field, next) = (&spelling.fields[field], spelling.fields.get(field + 1)?);
+        let follows = spelling.is_value(next, value)
+            && spelling.is_name(next, name)
+            && next.name.start == field.value.end + 2
+            && spelling.octets(&(field.value.end..next.name.start)) == b"\r\n";
+        follows.then(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// The lines from one field to another, without the last end of line.
+    fn lines(&self, from: usize, to: usize) -> &'a [u8] {
+        self.spelling
+            .map_or(&[], |spelling| spelling.octets(&(spelling.fields[from].name.start..spelling.fields[to].value.end)))
+    }
+}
+
+impl Spelling {
+    fn octets(&self, place: &Range<u32>) -> &[u8] {
+        &self.head[place.start as usize..place.end as usize]
+    }
+
+    fn is_name(&self, field: &Field, name: &HeaderName) -> bool {
+        self.octets(&field.name).eq_ignore_ascii_case(name.as_str().as_bytes())
+    }
+
+    /// Whether a value is still the one that came in a field: nobody has changed it then.
+    fn is_value(&self, field: &Field, value: &HeaderValue) -> bool {
+        std::ptr::eq(self.octets(&field.value), value.as_bytes())
     }
 }
 
@@ -265,10 +354,10 @@ mod tests {
         let mut to = BytesMut::new();
         match head.starts_with("HTTP/") {
             true => {
-                let response = read_response(&mut octets(head)).unwrap().unwrap();
+                let response = read_response(&mut octets(head)).unwrap().unwrap().message;
                 write_response(&mut to, response.version(), &response);
             }
-            false => write_request(&mut to, &read_request(&mut octets(head)).unwrap().unwrap()),
+            false => write_request(&mut to, &read_request(&mut octets(head)).unwrap().unwrap().message),
         }
         String::from_utf8(to.to_vec()).unwrap()
     }
@@ -281,16 +370,32 @@ mod tests {
             "GET http://a.test/a?b HTTP/1.1\r\nHost: a.test\r\n\r\n",
             "GET / HTTP/1.1\r\nX-A: 1\r\nx-a: 2\r\nHost: a.test\r\n\r\n",
             "HTTP/1.1 200 OK\r\nset-cookie: a\r\nSET-COOKIE: b\r\nDate: x\r\nContent-length: 0\r\n\r\n",
-            "HTTP/1.0 404 Nowhere\r\nServer:  x\r\nDATE: y\r\n\r\n",
+            "HTTP/1.0 404 Nowhere\r\nServer:  x\r\nDATE:y\r\nX-Empty:\r\n\r\n",
             "HTTP/1.1 299 \r\ndate: x\r\n\r\n",
         ] {
-            assert_eq!(written(head), head.replace(":  ", ": "));
+            assert_eq!(written(head), head);
         }
+        let (spaced, plain) =
+            ("GET / HTTP/1.1\r\nX-A: 1 \t\nx-b:2\r\n\r\n", "GET / HTTP/1.1\r\nX-A: 1\r\nx-b:2\r\n\r\n");
+        assert_eq!(written(spaced), plain);
+    }
+
+    #[test]
+    fn a_value_under_another_name_is_written_under_that() {
+        let mut request =
+            read_request(&mut octets("GET / HTTP/1.1\r\nX-A: 1\r\nX-B: 2\r\n\r\n")).unwrap().unwrap().message;
+        let [one, other] = ["x-a", "x-b"].map(|name| request.headers_mut().remove(name).unwrap());
+        request.headers_mut().insert("x-c", one);
+        request.headers_mut().insert("x-d", other);
+        let mut to = BytesMut::new();
+        write_request(&mut to, &request);
+        assert_eq!(to, "GET / HTTP/1.1\r\nX-C: 1\r\nX-D: 2\r\n\r\n");
     }
 
     #[test]
     fn names_that_nobody_has_spelt_have_capitals() {
-        let mut request = read_request(&mut octets("GET / HTTP/1.1\r\nx-b: 1\r\nHOST: a\r\n\r\n")).unwrap().unwrap();
+        let head = read_request(&mut octets("GET / HTTP/1.1\r\nx-b: 1\r\nHOST: a\r\n\r\n")).unwrap();
+        let mut request = head.unwrap().message;
         request.headers_mut().remove("x-b");
         request.headers_mut().append("x-robots-tag-2", HeaderValue::from_static("2"));
         request.headers_mut().append("host", HeaderValue::from_static("b"));
@@ -338,8 +443,9 @@ mod tests {
             (Version::HTTP_10, "Keep-Alive", false),
             (Version::HTTP_10, "keep-alive, close", true),
         ] {
-            let headers = HeaderMap::from_iter([(header::CONNECTION, HeaderValue::from_static(connection))]);
-            assert_eq!(is_last(version, &headers), last, "{version:?} {connection:?}");
+            let field = if connection.is_empty() { String::new() } else { format!("Connection: {connection}\r\n") };
+            let head = read_request(&mut octets(&format!("GET / {version:?}\r\n{field}\r\n"))).unwrap().unwrap();
+            assert_eq!(head.has.says_last(version, head.message.headers()), last, "{version:?} {connection:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ use super::unreadable;
 use crate::clock;
 use crate::http1::body::{Decoder, Piece};
 use crate::http1::framing::{self, Length};
-use crate::http1::head::{self, Lines};
+use crate::http1::head::{self, Has, Head, Lines};
 use crate::http1::pipe::{self, Giver};
 use crate::http1::{Ahead, Encoder, Malformed, Outgoing, Silence, Stream};
 use crate::policy::reason::Reason;
@@ -111,7 +111,7 @@ impl Proxy {
         stream: &mut Ahead<Stream>,
         patience: &mut Silence,
         mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
-    ) -> Result<Option<Result<Request<()>, Malformed>>, Failure> {
+    ) -> Result<Option<Result<Head<Request<()>>, Malformed>>, Failure> {
         let mut lines = Lines::default();
         patience.is_broken();
         loop {
@@ -137,7 +137,7 @@ impl Proxy {
         }
     }
 
-    fn read_head(&self, stream: &mut Ahead<Stream>) -> Result<Option<Request<()>>, Malformed> {
+    fn read_head(&self, stream: &mut Ahead<Stream>) -> Result<Option<Head<Request<()>>>, Malformed> {
         let before = stream.seen().len();
         let read = stream.take_by(head::read_request)?;
         let length = if read.is_some() { before - stream.seen().len() } else { before };
@@ -161,19 +161,23 @@ impl Proxy {
         self: &Arc<Self>,
         stream: &mut Ahead<Stream>,
         client: &Arc<Client>,
-        request: Request<()>,
+        Head { message: request, has }: Head<Request<()>>,
     ) -> Result<After, Failure> {
         let (method, version) = (request.method().clone(), request.version());
-        let (request, mut upload) = self.with_body(request);
-        let says_last = head::is_last(version, request.headers()) || request.extensions().get::<Malformed>().is_some();
+        let says_last = has.says_last(version, request.headers());
+        let (request, mut upload) = self.with_body(request, has);
+        // SECURITY: what comes behind a request with two ends could be read in two ways.
+        let says_last = says_last || request.extensions().get::<Malformed>().is_some();
         let mut out = Outgoing::default();
         let Some(response) = self.response(stream, client, request, &mut upload, &mut out).await else {
             return Ok(After::CutOff);
         };
         let (head, mut body) = response.into_parts();
         let mut head = Response::from_parts(head, ());
-        let is_last =
-            says_last || head::is_last(Version::HTTP_11, head.headers()) || self.pipeline.stopping.is_cancelled();
+        let is_last = says_last
+            || head.headers().get(header::CONNECTION).is_some_and(|option| option == "close")
+            || upload.as_ref().is_some_and(Upload::is_too_much)
+            || self.pipeline.stopping.is_cancelled();
         let switch = body.take_switch();
         let length = match switch {
             Some(_) => end_of_switch(&mut head),
@@ -202,11 +206,17 @@ impl Proxy {
     }
 
     /// A request with the way for its body, where it has one. One that could be read in two ways has none, and will be refused.
-    fn with_body(&self, mut request: Request<()>) -> (Box<Request<RequestBody>>, Option<Upload>) {
+    fn with_body(&self, mut request: Request<()>, has: Has) -> (Box<Request<RequestBody>>, Option<Upload>) {
+        if has.lengths == 0 && has.codings == 0 {
+            return (Box::new(request.map(|()| RequestBody::Empty)), None);
+        }
         let (version, headers) = (request.version(), request.headers_mut());
         let length = framing::of_request(version, headers);
-        framing::say_once(headers);
-        let continues = version == Version::HTTP_11
+        if has.lengths > 1 {
+            framing::say_once(headers);
+        }
+        let continues = has.expectations > 0
+            && version == Version::HTTP_11
             && headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let (body, upload) = match length {
             Ok(Length::NONE) => (RequestBody::Empty, None),
@@ -309,6 +319,11 @@ struct Upload {
 }
 
 impl Upload {
+    /// Whether what is left would not be read if nobody wanted it.
+    fn is_too_much(&self) -> bool {
+        self.owes_continue || matches!(self.decoder, Decoder::Exactly(left) if left > UNWANTED_MAX as u64)
+    }
+
     /// Reads what is wanted of the body; ready when nothing more is.
     fn poll(&mut self, context: &mut Context<'_>, stream: &mut Ahead<Stream>, out: &mut Outgoing) -> Poll<()> {
         while let Some(giver) = &self.giver {
@@ -445,14 +460,11 @@ impl Sending {
 
 /// Reads what is left of a request's body when it has been answered; false where that is too much.
 async fn rest_is_read(stream: &mut Ahead<Stream>, upload: Option<Upload>) -> bool {
-    let Some(Upload { mut decoder, owes_continue, .. }) = upload else { return true };
-    if decoder.is_over() {
-        return true;
-    }
-    if owes_continue {
+    let Some(upload) = upload.filter(|upload| !upload.decoder.is_over()) else { return true };
+    if upload.is_too_much() {
         return false;
     }
-    let mut unwanted = 0;
+    let (mut decoder, mut unwanted) = (upload.decoder, 0);
     let reading = poll_fn(|context| {
         while unwanted < UNWANTED_MAX {
             match stream.take_by(|octets| decoder.next(octets)) {

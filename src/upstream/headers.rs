@@ -179,9 +179,12 @@ pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
 /// Removes the fields that are about one connection, those that `Connection` names included, and others. The fields that are there are
 /// looked at, once; there are fewer of them than of those that may not be.
 fn remove_hop_by_hop_and(headers: &mut HeaderMap, others: impl Fn(&HeaderName) -> bool) {
-    let trailers = takes_trailers(headers);
     let mut gone: Vec<HeaderName> =
         headers.keys().filter(|&name| is_hop_by_hop(name) || others(name)).cloned().collect();
+    if gone.is_empty() {
+        return;
+    }
+    let trailers = takes_trailers(headers);
     let options = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = options.flat_map(|value| value.split(',')).map(str::trim);
     gone.extend(named.filter(|name| !matches!(*name, "close" | "keep-alive")).filter_map(|name| name.parse().ok()));

@@ -20,7 +20,7 @@ use super::headers::Form;
 use super::upload::RequestBody;
 use crate::http1::body::{Decoder, Piece};
 use crate::http1::framing::{self, Length};
-use crate::http1::head::{self, Lines};
+use crate::http1::head::{self, Head, Lines};
 use crate::http1::pipe::{self, Taker};
 use crate::http1::{Ahead, Encoder, Malformed, Outgoing, Silence};
 
@@ -85,12 +85,13 @@ impl Http1 {
     }
 
     /// The head of the final answer. Interim ones are about the connection with us; who waits for them has not asked us to wait.
-    fn poll_head(&mut self, context: &mut Context<'_>, lines: &mut Lines) -> Poll<Result<Response<()>, Error>> {
+    fn poll_head(&mut self, context: &mut Context<'_>, lines: &mut Lines) -> Poll<Result<Head<Response<()>>, Error>> {
         loop {
             while lines.are_new_in(self.stream.seen())
                 && let Some(head) = self.stream.take_by(head::read_response)?
             {
-                if !head.status().is_informational() || head.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let status = head.message.status();
+                if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                     return Poll::Ready(Ok(head));
                 }
                 *lines = Lines::default();
@@ -107,7 +108,7 @@ impl Http1 {
     fn answer(
         self: Box<Self>,
         asked: &Method,
-        mut head: Response<()>,
+        Head { message: mut head, has }: Head<Response<()>>,
         unsent: Option<Sending>,
     ) -> Result<Response<Incoming>, Error> {
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -115,12 +116,14 @@ impl Http1 {
         }
         let (version, status, headers) = (head.version(), head.status(), head.headers_mut());
         let length = framing::of_response(asked, status, version, headers)?;
-        framing::say_once(headers);
-        let mut keeps = !head::is_last(version, headers) && length != Length::ToEnd;
-        if headers.contains_key(header::TRANSFER_ENCODING) && headers.remove(header::CONTENT_LENGTH).is_some() {
-            // RFC 9112 §6.3: what comes behind it could be read in two ways.
-            keeps = false;
+        // RFC 9112 §6.3: what comes behind one with two ends could be read in two ways.
+        let has_two_ends = has.codings > 0 && has.lengths > 0;
+        if has_two_ends {
+            headers.remove(header::CONTENT_LENGTH);
+        } else if has.lengths > 1 {
+            framing::say_once(headers);
         }
+        let keeps = !has.says_last(version, headers) && length != Length::ToEnd && !has_two_ends;
         let receiving = Receiving { connection: self, decoder: Decoder::new(length), keeps };
         Ok(match unsent {
             None => head.map(|()| Incoming::Answer(receiving)),

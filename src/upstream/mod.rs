@@ -44,7 +44,6 @@ use self::resolve::Resolver;
 pub use self::tls::{ClientCertificate, SetupError};
 pub use self::upload::{Fault, RequestBody};
 use crate::clock;
-use crate::http1::Malformed;
 use crate::metrics::Seconds;
 use crate::policy::address::PrivateAddresses;
 use crate::policy::host::HostPattern;
@@ -268,15 +267,10 @@ impl Connection {
     /// # Errors
     /// The connection broke, or the answer is not HTTP.
     pub async fn send(self, target: &Target, request: Box<Request<RequestBody>>) -> Result<Response<Body>, Error> {
-        let Connection { way, mut sender, speech, reused } = self;
+        let Connection { way, sender, speech, reused } = self;
         let takes_trailers = headers::takes_trailers(request.headers());
         let started = clock::now();
-        // The origin may have closed it while the request waited for its turn.
-        let sent = match reused && sender.is_closed() {
-            true => Sent::Not(request, Malformed::Ended.into()),
-            false => way.send(sender, reused, target, request).await?,
-        };
-        let mut response = match sent {
+        let mut response = match way.send(sender, reused, target, request).await? {
             Sent::Answered(response) => response,
             Sent::Not(request, _) => {
                 let sender = way.open(&target.origin, speech).await?;

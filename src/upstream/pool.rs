@@ -48,7 +48,7 @@ impl Sender {
     }
 
     /// Whether it can be used no more.
-    pub(super) fn is_closed(&mut self) -> bool {
+    fn is_closed(&mut self) -> bool {
         match self {
             Sender::Http1(http1) => http1.is_closed(),
             Sender::Http2(sender) => sender.is_closed(),

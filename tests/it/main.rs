@@ -19,6 +19,7 @@ mod copies;
 mod dashboard;
 mod deploy;
 mod enforcement;
+mod exchanges;
 mod failures;
 mod faithful;
 mod flat;
