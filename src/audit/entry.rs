@@ -1,14 +1,15 @@
 //! The words of a record: one JSON object, and what the proxy's own answer says of the request.
 //!
-//! Made from the facts of a [`Record`](super::Record) when they are written or shown; the fields stand in the order of the line.
+//! Made from the facts of a [`Record`](super::Record) when they are written or shown.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::Serialize;
 use uuid::Uuid;
 
+use super::json::{self, Plain, Value};
 use super::record::{Asked, Decided, Facts};
 use super::{Ended, Settings, Via};
 use crate::clock;
@@ -17,89 +18,63 @@ use crate::policy::reason::Reason;
 use crate::policy::target::without_user;
 use crate::robots::status::Note;
 
-/// The line, in the order in which it is written.
-#[derive(Debug, Serialize)]
+/// Most lines are no longer.
+const CAPACITY: usize = 1024;
+
+/// Most URLs are no longer before their path.
+const URL: usize = 48;
+
+/// What stands in the line.
+#[derive(Debug)]
 pub(super) struct Entry<'a> {
     id: String,
     time: String,
     decision: &'static str,
     reason: &'static str,
     mode: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     agent_source: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     agent_conflict: Option<&'a str>,
     client: IpAddr,
-    #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     user_agent: Option<Cow<'a, str>>,
     method: &'a str,
     url: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     dest: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     robots: Option<Robots<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     crawl_delay_s: Option<f64>,
-    #[serde(skip_serializing_if = "is_false")]
     capped: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     paced: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     exception: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     stripped: Vec<&'a str>,
     via: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     would_wait_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<Cow<'a, str>>,
     /// What became of the query of `url`, where it is not all there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<&'static str>,
     duration_ms: u64,
     version: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
     config: &'a str,
 }
 
 /// The robots.txt that was decided by.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Robots<'a> {
     url: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     final_url: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     fetched_at: String,
     age_s: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_false")]
     stale: bool,
-    #[serde(skip_serializing_if = "is_false")]
     truncated: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<Note>,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 fn milliseconds(duration: Duration) -> u64 {
@@ -114,7 +89,7 @@ impl<'a> Entry<'a> {
         let rule = decision.and_then(|decision| decision.rule());
         let failure = || decided.and_then(|decided| decided.standing.failure.as_deref());
         Entry {
-            id: facts.id.unwrap_or(Uuid::nil()).to_string(),
+            id: facts.id.unwrap_or(Uuid::nil()).hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned(),
             time: clock::rfc3339(facts.at),
             decision: "",
             reason: "",
@@ -175,6 +150,47 @@ impl<'a> Entry<'a> {
         self
     }
 
+    /// The line, without its end. The order of its fields is here.
+    pub(super) fn json(&self) -> String {
+        let mut text = String::with_capacity(CAPACITY);
+        json::object!(&mut text, {
+            id: Plain(&self.id),
+            time: Plain(&self.time),
+            decision: Plain(self.decision),
+            reason: Plain(self.reason),
+            mode: Plain(self.mode),
+            agent: self.agent,
+            agent_source: self.agent_source.map(Plain),
+            agent_conflict: self.agent_conflict,
+            client: self.client,
+            user: self.user,
+            user_agent: self.user_agent,
+            method: self.method,
+            url: self.url,
+            dest: self.dest,
+            group: self.group,
+            rule: self.rule.as_deref(),
+            line: self.line,
+            robots: self.robots,
+            crawl_delay_s: self.crawl_delay_s,
+            capped: self.capped,
+            paced: self.paced,
+            exception: self.exception,
+            stripped: self.stripped[..],
+            via: Plain(self.via),
+            wait_ms: self.wait_ms,
+            would_wait_ms: self.would_wait_ms,
+            status: self.status,
+            bytes: self.bytes,
+            detail: self.detail,
+            query: self.query.map(Plain),
+            duration_ms: self.duration_ms,
+            version: Plain(self.version),
+            config: Some(self.config).filter(|config| !config.is_empty()),
+        });
+        text
+    }
+
     /// The end of the request, for who watches.
     pub(super) fn told(&self, reason: Reason) -> Ended<'_> {
         Ended {
@@ -223,6 +239,28 @@ impl<'a> Robots<'a> {
     }
 }
 
+impl Value for Robots<'_> {
+    fn write(&self, text: &mut String) {
+        json::object!(text, {
+            url: self.url,
+            final_url: self.final_url,
+            status: self.status,
+            fetched_at: Plain(&self.fetched_at),
+            age_s: self.age_s,
+            sha256: self.sha256.map(Plain),
+            stale: self.stale,
+            truncated: self.truncated,
+            note: self.note,
+        });
+    }
+}
+
+impl Value for Note {
+    fn write(&self, text: &mut String) {
+        text.push_str(&serde_json::to_string(self).unwrap_or_default());
+    }
+}
+
 impl Asked {
     /// What stands in the record, without the user that a URL may name.
     fn url(&self) -> Cow<'_, str> {
@@ -230,7 +268,12 @@ impl Asked {
             Asked::Nothing => return "".into(),
             Asked::Text(text) => Cow::Borrowed(text.as_str()),
             Asked::Line(uri) => Cow::Owned(uri.to_string()),
-            Asked::Target(target) => Cow::Owned(target.to_string()),
+            Asked::Target(target) => {
+                // As long as most are, so that it need not grow piece by piece.
+                let mut url = String::with_capacity(URL + target.path.as_str().len());
+                let _ = write!(url, "{target}");
+                Cow::Owned(url)
+            }
         };
         if text.contains('@') { without_user(&text).into() } else { text }
     }

@@ -7,6 +7,7 @@
 pub mod chain;
 mod entry;
 pub mod feed;
+mod json;
 mod log;
 mod query;
 mod record;

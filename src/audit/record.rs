@@ -258,7 +258,7 @@ impl Record {
         let entry = entry.configured(&settings);
         let told = entry.told(reason);
         self.audit.ended(&told);
-        let mut line = serde_json::to_string(&entry).unwrap_or_default();
+        let mut line = entry.json();
         if let Some(feed) = self.audit.feed() {
             feed.push(&told, line.clone());
         }

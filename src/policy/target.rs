@@ -171,7 +171,9 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.as_str(), self.host)?;
+        f.write_str(self.scheme.as_str())?;
+        f.write_str("://")?;
+        self.host.fmt(f)?;
         match self.port == self.scheme.default_port() {
             true => Ok(()),
             false => write!(f, ":{}", self.port),
@@ -284,7 +286,8 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin, self.path)
+        self.origin.fmt(f)?;
+        f.write_str(self.path.as_str())
     }
 }
 
