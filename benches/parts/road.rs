@@ -182,7 +182,7 @@ fn record(criterion: &mut Criterion) {
                     record.asked(Asked::Target(target.clone()));
                     record.client_said(Some(&user_agent), None);
                     record.identified(&identity);
-                    record.decided(&decision, &standing);
+                    record.decided(&decision, &standing, clock::now());
                     record.answered(StatusCode::OK);
                     record.sent(1024);
                 }

@@ -140,14 +140,14 @@ impl Record {
         self.facts.exception = enforcement.exception.clone();
     }
 
-    /// What was decided, and by which robots.txt.
-    pub fn decided(&mut self, decision: &Decision, standing: &Arc<Standing>) {
+    /// What was decided now, and by which robots.txt.
+    pub fn decided(&mut self, decision: &Decision, standing: &Arc<Standing>, now: Instant) {
         self.reason = Some(decision.reason);
         // What was decided before was decided by an older robots.txt.
         self.waived = self.waived.filter(|reason| !reason.is_by_rules());
         self.facts.detail = None;
-        self.facts.decided =
-            Some(Decided { decision: decision.clone(), standing: Arc::clone(standing), at: clock::wall() });
+        let at = self.facts.at + now.duration_since(self.facts.began);
+        self.facts.decided = Some(Decided { decision: decision.clone(), standing: Arc::clone(standing), at });
     }
 
     /// Fields of the request that do not go on, since a server could choose another page by them.

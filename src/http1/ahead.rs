@@ -123,7 +123,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Ahead<S> {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let stream = Pin::new(&mut self.get_mut().stream);
+        match slices {
+            // What most writes of TLS are. A plain write costs the system less.
+            [slice] => stream.poll_write(context, slice),
+            slices => stream.poll_write_vectored(context, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -23,6 +23,9 @@ const RESPONSE_FIELDS_MAX: usize = 256;
 /// Octets of a request's target; what [`Uri`] can hold.
 const TARGET_MAX: usize = u16::MAX as usize - 1;
 
+/// Fields that the proxy adds to most messages: Via, and one more.
+const ADDED_MAX: usize = 2;
+
 /// A head that was read.
 #[derive(Debug)]
 pub(crate) struct Head<T> {
@@ -164,7 +167,7 @@ fn slice(head: &Bytes, place: &Range<u32>) -> Bytes {
 
 fn read_fields(to: &mut HeaderMap, head: &Bytes, fields: &[Field]) -> Result<Has, Malformed> {
     let mut has = Has::default();
-    to.reserve(fields.len());
+    to.reserve(fields.len() + ADDED_MAX);
     for Field { name, value } in fields {
         let name = HeaderName::from_bytes(&head[name.start as usize..name.end as usize]);
         let name = name.map_err(|_| Malformed::Part("name"))?;

@@ -26,6 +26,9 @@ pub(crate) struct Outgoing {
 /// Pieces from this size on are sent from where they are: putting a smaller one to the others costs less than a slice of its own.
 const LARGE: usize = 4 * 1024;
 
+/// Most heads are no longer.
+const HEAD: usize = 1024;
+
 /// As many octets as are sent in one go; more only wait for a peer that is slow. Four TLS records.
 const FULL: usize = 64 * 1024;
 
@@ -48,6 +51,16 @@ impl Outgoing {
         let before = self.open.len();
         writer(&mut self.open);
         self.octets += self.open.len() - before;
+    }
+
+    /// Adds the head of a message, with room behind it for a body that will go out together with it.
+    pub(crate) fn write_head(&mut self, length: Length, writer: impl FnOnce(&mut BytesMut)) {
+        let body = match length {
+            Length::Exactly(octets) if octets < LARGE as u64 => octets as usize,
+            _ => 0,
+        };
+        self.open.reserve(HEAD + body);
+        self.write(writer);
     }
 
     fn add(&mut self, octets: &[u8]) {

@@ -35,7 +35,12 @@ impl Silence {
 
     /// Ready when it has been asked for so long, without a break, that it is too long.
     pub(crate) fn poll_too_long(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let until = *self.since.get_or_insert_with(clock::now) + self.longest;
+        self.poll_longer_than(self.longest, context)
+    }
+
+    /// The same for another length.
+    pub(crate) fn poll_longer_than(&mut self, length: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.since.get_or_insert_with(clock::now) + length;
         loop {
             ready!(self.alarm.get_or_insert_with(|| Box::pin(clock::sleep_until(until))).poll_unpin(context));
             self.alarm = None;

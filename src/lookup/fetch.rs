@@ -225,9 +225,9 @@ async fn ask(
     }
     let request = request.body(RequestBody::Empty).map_err(|error| upstream::Error::Protocol(Box::new(error)))?;
     let connection = upstream.connect(&target.origin, speech).await?;
-    match connection.send(target, Box::new(request)).await {
+    match connection.send(target, Box::new(request), clock::now()).await {
         Err(upstream::Error::Lost(request)) => {
-            Ok(upstream.connect(&target.origin, speech).await?.send(target, request).await?)
+            Ok(upstream.connect(&target.origin, speech).await?.send(target, request, clock::now()).await?)
         }
         answer => Ok(answer?),
     }

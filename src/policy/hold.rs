@@ -20,11 +20,12 @@ pub struct Sign {
 }
 
 impl Sign {
-    /// Reads it from the head of an answer; `None` where the answer asks for nothing. `wall` stands in for a missing Date.
-    pub fn read(status: StatusCode, headers: &HeaderMap, wall: SystemTime) -> Option<Sign> {
+    /// Reads it from the head of an answer; `None` where the answer asks for nothing. `wall` tells the time that stands in for a missing
+    /// Date.
+    pub fn read(status: StatusCode, headers: &HeaderMap, wall: impl FnOnce() -> SystemTime) -> Option<Sign> {
         // RFC 6585 §4 and RFC 9110 §15.6.4; other errors say nothing about the number of requests.
         matches!(status.as_u16(), 429 | 503)
-            .then(|| Sign { status: status.as_u16(), retry_after: retry_after(headers, wall) })
+            .then(|| Sign { status: status.as_u16(), retry_after: retry_after(headers, wall()) })
     }
 }
 
@@ -221,7 +222,7 @@ mod tests {
         let read = |status: u16, fields: &[(&'static str, &str)]| {
             let headers =
                 fields.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap()));
-            Sign::read(StatusCode::from_u16(status).unwrap(), &headers.collect(), wall)
+            Sign::read(StatusCode::from_u16(status).unwrap(), &headers.collect(), || wall)
         };
         let (date, at) = (("date", "Mon, 30 Nov 2026 09:00:00 GMT"), "Mon, 30 Nov 2026 09:00:42 GMT");
         for (status, fields, expected) in [

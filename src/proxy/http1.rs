@@ -57,10 +57,25 @@ const BODY_READ: usize = 16 * 1024;
 const UNWANTED_MAX: usize = 64 * 1024;
 const UNWANTED_FOR: Duration = Duration::from_secs(1);
 
+/// A client that asks nothing for so long is between two pages, or done. Chosen: long enough for what a page loads.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What comes instead of a request.
+enum NoRequest {
+    /// Something else.
+    Malformed(Malformed),
+    /// Nothing for as long as was waited, or the proxy stops.
+    Nothing,
+    /// The end of the connection.
+    End,
+}
+
 /// What comes when a request was answered.
 enum After {
     /// The next one.
     Next,
+    /// What is no request.
+    Malformed(Malformed),
     /// Nothing; the client hears so.
     Last,
     /// Nothing, and the client is still sending.
@@ -82,14 +97,19 @@ impl Proxy {
         let stopped = self.pipeline.stopping.cancelled();
         tokio::pin!(stopped);
         loop {
-            let request = match self.next(&mut stream, &mut patience, stopped.as_mut()).await? {
-                Some(Ok(request)) => request,
-                Some(Err(malformed)) => return self.turn_away(stream, &client, malformed).await,
-                None => return Ok(stream.shutdown().await?),
+            let most = patience.longest();
+            let head = match self.next(&mut stream, &mut patience, most, stopped.as_mut()).await? {
+                Ok(head) => head,
+                Err(NoRequest::Malformed(malformed)) => return self.turn_away(stream, &client, malformed).await,
+                Err(NoRequest::Nothing) if !stream.seen().is_empty() => {
+                    return Err("the head of a request took too long".into());
+                }
+                Err(NoRequest::Nothing | NoRequest::End) => return Ok(stream.shutdown().await?),
             };
-            // Boxed, so that it takes no room while the connection is idle.
-            match Box::pin(self.exchange(&mut stream, &client, request)).await? {
+            // In a box, so that it takes no room while the connection is idle; one for all that comes at once, since it is large.
+            match Box::pin(self.exchanges(&mut stream, &client, head, &mut patience, stopped.as_mut())).await? {
                 After::Next => {}
+                After::Malformed(malformed) => return self.turn_away(stream, &client, malformed).await,
                 After::Last => return Ok(stream.shutdown().await?),
                 After::LastUnread => {
                     unreadable::close(stream).await;
@@ -105,20 +125,20 @@ impl Proxy {
         }
     }
 
-    /// The head of the next request; `None` where there is none.
+    /// Waits for the head of the next request, for so long at most.
     async fn next(
         &self,
         stream: &mut Ahead<Stream>,
         patience: &mut Silence,
+        most: Duration,
         mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
-    ) -> Result<Option<Result<Head<Request<()>>, Malformed>>, Failure> {
+    ) -> Result<Result<Head<Request<()>>, NoRequest>, Failure> {
         let mut lines = Lines::default();
-        patience.is_broken();
         loop {
             if lines.are_new_in(stream.seen())
                 && let Some(read) = self.read_head(stream).transpose()
             {
-                return Ok(Some(read));
+                return Ok(read.map_err(NoRequest::Malformed));
             }
             let came = poll_fn(|context| {
                 if let Poll::Ready(came) = stream.poll_look(context) {
@@ -126,14 +146,38 @@ impl Proxy {
                 }
                 match stopped.as_mut().poll(context) {
                     Poll::Ready(()) => Poll::Ready(Ok(None)),
-                    Poll::Pending => patience.poll_too_long(context).map(|()| Ok(None)),
+                    Poll::Pending => patience.poll_longer_than(most, context).map(|()| Ok(None)),
                 }
             });
             match came.await? {
                 Some(true) => {}
-                None if !stream.seen().is_empty() => return Err("the head of a request took too long".into()),
-                Some(false) | None => return Ok(None),
+                Some(false) => return Ok(Err(NoRequest::End)),
+                None => return Ok(Err(NoRequest::Nothing)),
             }
+        }
+    }
+
+    /// A request and its answer, and those that follow as long as the client is busy.
+    async fn exchanges(
+        self: &Arc<Self>,
+        stream: &mut Ahead<Stream>,
+        client: &Arc<Client>,
+        first: Head<Request<()>>,
+        patience: &mut Silence,
+        mut stopped: Pin<&mut WaitForCancellationFuture<'_>>,
+    ) -> Result<After, Failure> {
+        let mut asked = self.received(first);
+        loop {
+            match self.exchange(stream, client, asked).await? {
+                After::Next => patience.is_broken(),
+                after => return Ok(after),
+            }
+            let most = BUSY.min(patience.longest());
+            asked = match self.next(stream, patience, most, stopped.as_mut()).await? {
+                Ok(head) => self.received(head),
+                Err(NoRequest::Malformed(malformed)) => return Ok(After::Malformed(malformed)),
+                Err(NoRequest::Nothing | NoRequest::End) => return Ok(After::Next),
+            };
         }
     }
 
@@ -161,13 +205,9 @@ impl Proxy {
         self: &Arc<Self>,
         stream: &mut Ahead<Stream>,
         client: &Arc<Client>,
-        Head { message: request, has }: Head<Request<()>>,
+        Received { request, mut upload, says_last }: Received,
     ) -> Result<After, Failure> {
         let (method, version) = (request.method().clone(), request.version());
-        let says_last = has.says_last(version, request.headers());
-        let (request, mut upload) = self.with_body(request, has);
-        // SECURITY: what comes behind a request with two ends could be read in two ways.
-        let says_last = says_last || request.extensions().get::<Malformed>().is_some();
         let mut out = Outgoing::default();
         let Some(response) = self.response(stream, client, request, &mut upload, &mut out).await else {
             return Ok(After::CutOff);
@@ -190,7 +230,7 @@ impl Proxy {
             _ if is_last => set(&mut head, header::CONNECTION, "close"),
             _ => {}
         }
-        out.write(|to| head::write_response(to, version, &head));
+        out.write_head(length, |to| head::write_response(to, version, &head));
         let encoder = Encoder::new(length, head.headers());
         drop(head);
         let sending = Sending::new(body, encoder);
@@ -203,6 +243,15 @@ impl Proxy {
             None if is_last => Ok(After::Last),
             None => Ok(After::Next),
         }
+    }
+
+    /// A request as it goes on.
+    fn received(&self, Head { message: request, has }: Head<Request<()>>) -> Received {
+        let says_last = has.says_last(request.version(), request.headers());
+        let (request, upload) = self.with_body(request, has);
+        // SECURITY: what comes behind a request with two ends could be read in two ways.
+        let says_last = says_last || request.extensions().get::<Malformed>().is_some();
+        Received { request, upload, says_last }
     }
 
     /// A request with the way for its body, where it has one. One that could be read in two ways has none, and will be refused.
@@ -307,6 +356,15 @@ fn end_of(head: &mut Response<()>, method: &Method, version: Version, body: &Bod
 
 fn set(head: &mut Response<()>, name: header::HeaderName, value: &'static str) {
     head.headers_mut().insert(name, HeaderValue::from_static(value));
+}
+
+/// A request whose head has come.
+struct Received {
+    request: Box<Request<RequestBody>>,
+    /// Where it has a body.
+    upload: Option<Upload>,
+    /// Whether no further request will come.
+    says_last: bool,
 }
 
 /// The body of a request, on its way from the client to whoever answers it.

@@ -88,8 +88,9 @@ impl Pipeline {
         let target = Target { origin, path: PathAndQuery::from_static("/") };
         let asked = self.terms.load().identify(client, headers, target, record)?;
         let standing = self.lookup.standing(&asked.target.origin, Speech::Http2).await;
-        let decision = decision::decide_about_all(asked.identity.token.as_str(), &standing, clock::now());
-        self.follow(&asked, decision, &standing, record)?;
+        let now = clock::now();
+        let decision = decision::decide_about_all(asked.identity.token.as_str(), &standing, now);
+        self.follow(&asked, decision, &standing, now, record)?;
         let place = HostPort { host: tunnel.host.clone(), port: tunnel.port };
         Ok(self.upstream.tunnel(&place).await?)
     }

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -171,15 +171,18 @@ impl Pipeline {
 
     /// What is asked for: one target, which everything after this line goes by.
     fn read(&self, client: &Client, request: &Request<RequestBody>, record: &mut Record) -> Result<Target, Refusal> {
-        record.asked(audit::Asked::Line(request.uri().clone()));
+        let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
+        let target = Target::of(request.uri(), request.version(), request.headers(), tunnel);
+        record.asked(match &target {
+            Ok(target) => audit::Asked::Target(target.clone()),
+            Err(_) => audit::Asked::Line(request.uri().clone()),
+        });
         self.limits.request(client.address.ip())?;
         self.can_be_recorded()?;
         if self.upstream.pseudonym().is_in(request.headers()) {
             return Err(Refusal::new(Reason::Loop, "this request has been through this proxy before"));
         }
-        let tunnel = client.tunnel.as_ref().map(|open| &open.tunnel);
-        let target = Target::of(request.uri(), request.version(), request.headers(), tunnel)?;
-        record.asked(audit::Asked::Target(target.clone()));
+        let target = target?;
         record.stripped(upstream::headers::rerouting(request.headers()));
         has_one_reading(request)?;
         Ok(target)
@@ -206,8 +209,9 @@ impl Pipeline {
             return Ok(Decided { decision, standing });
         };
         let Asked { identity, target, .. } = asked;
-        let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, clock::now());
-        let decision = self.follow(asked, decision, standing, record)?;
+        let now = clock::now();
+        let decision = decision::decide(identity.token.as_str(), target.path_bytes(), standing, now);
+        let decision = self.follow(asked, decision, standing, now, record)?;
         Ok(Decided { decision, standing: Some(Arc::clone(standing)) })
     }
 
@@ -217,9 +221,10 @@ impl Pipeline {
         asked: &Asked,
         decision: Decision,
         standing: &Arc<Standing>,
+        now: Instant,
         record: &mut Record,
     ) -> Result<Decision, Refusal> {
-        record.decided(&decision, standing);
+        record.decided(&decision, standing, now);
         if !decision.reason.allows() {
             let (token, robots_url) = (asked.identity.token.as_str(), &standing.evidence.robots_url);
             let refusal = Refusal::by_rules(&decision, token, robots_url, standing.failure.as_deref());
@@ -320,9 +325,9 @@ impl Pipeline {
         let start = place.start();
         let waited = Some(start.waited()).filter(|wait| is_paced || wait.as_millis() > 0);
         record.waited(waited);
-        let mut response = connection.send(target, request).await?;
+        let mut response = connection.send(target, request, start.at()).await?;
         let sent_again = response.extensions().get::<SentAgain>().map(|again| again.0);
-        start.answered(Sign::read(response.status(), response.headers(), clock::wall()), sent_again);
+        start.answered(Sign::read(response.status(), response.headers(), clock::wall), sent_again);
         record.answered(response.status());
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switches && !(websocket && websocket::is_granted(response.headers())) {

@@ -18,6 +18,11 @@ pub(super) struct Holds {
 const SWEEP_MIN: usize = 64;
 
 impl Holds {
+    /// Whether a host has asked for less lately. One that has not needs neither a clock nor a place here.
+    pub(super) fn knows(&self, host: &Host) -> bool {
+        self.by_host.contains_key(host)
+    }
+
     /// Takes in the head of an answer. Returns the hold where those who wait should look again.
     pub(super) fn answered(
         &mut self,
@@ -27,9 +32,6 @@ impl Holds {
         now: Instant,
         longest: Duration,
     ) -> Option<(Instant, Sign)> {
-        if sign.is_none() && !self.by_host.contains_key(host) {
-            return None;
-        }
         self.sweep(now);
         let hold = self.by_host.entry(host.clone()).or_default();
         let news = hold.answered(sign, started, now, longest, chance());

@@ -11,9 +11,10 @@ mod journal;
 mod line;
 mod pages;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use self::journal::Journal;
@@ -32,7 +33,7 @@ use crate::policy::target::Host;
 /// All lines, holds and budgets.
 #[derive(Debug)]
 pub struct Queue {
-    settings: RwLock<Arc<Settings>>,
+    settings: ArcSwap<Settings>,
     /// One mutex, never held across an await: every operation is a few comparisons.
     state: Mutex<State>,
     pages: Pages,
@@ -105,13 +106,13 @@ impl Queue {
     pub fn new(settings: Settings) -> Arc<Queue> {
         let mut state = State::default();
         state.set_max_delay(settings.max_delay);
-        let settings = RwLock::new(Arc::new(settings));
+        let settings = ArcSwap::from_pointee(settings);
         Arc::new(Queue { settings, state: Mutex::new(state), pages: Pages::default() })
     }
 
     /// The settings.
-    pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    pub fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
     }
 
     /// Takes other settings. Nobody loses a place, and no start is forgotten; so `shared` stays as it was at the start of the
@@ -119,7 +120,7 @@ impl Queue {
     pub fn reload(&self, settings: Settings) {
         let settings = Settings { shared: self.settings().shared, ..settings };
         self.lock().set_max_delay(settings.max_delay);
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.settings.store(Arc::new(settings));
     }
 
     /// Gives a request its place: in the line of its host, or past it where it is not paced.
@@ -136,7 +137,7 @@ impl Queue {
             None => Way::Past,
         };
         let place = self.place(arrival, way, now, now + arrival.patience);
-        place.check_hold(now)?;
+        place.check_hold()?;
         Ok(place)
     }
 
@@ -240,7 +241,11 @@ impl Queue {
 
     /// Takes in the head of an answer to a request that started at `started`.
     fn answered(&self, host: &Host, sign: Option<Sign>, started: Instant) {
-        let (state, now) = (&mut *self.lock(), clock::now());
+        let state = &mut *self.lock();
+        if sign.is_none() && !state.holds.knows(host) {
+            return;
+        }
+        let now = clock::now();
         let news = state.holds.answered(host, sign, started, now, self.settings().hold_max);
         if let Some((until, sign)) = news {
             tracing::debug!(%host, %sign, held_s = until.duration_since(now).as_secs_f32(), "held");
@@ -328,7 +333,7 @@ impl Place {
                 }
             }
         }
-        while let Some(until) = self.check_hold(clock::now())? {
+        while let Some(until) = self.check_hold()? {
             clock::sleep_until(until).await;
         }
         Ok(())
@@ -339,7 +344,7 @@ impl Place {
         match self.way {
             Way::Free => true,
             Way::InLine { .. } => matches!(self.turn(gap), Ok(Turn::Now)),
-            Way::Past | Way::AsRequisite(_) => matches!(self.check_hold(clock::now()), Ok(None)),
+            Way::Past | Way::AsRequisite(_) => matches!(self.check_hold(), Ok(None)),
         }
     }
 
@@ -389,11 +394,13 @@ impl Place {
     }
 
     /// The end of the hold on the host, for a request that is not in the line.
-    fn check_hold(&self, now: Instant) -> Result<Option<Instant>, Refused> {
-        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) {
+    fn check_hold(&self) -> Result<Option<Instant>, Refused> {
+        let holds = &self.queue.lock().holds;
+        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) || !holds.knows(&self.host) {
             return Ok(None);
         }
-        match self.queue.lock().holds.in_force(&self.host, now) {
+        let now = clock::now();
+        match holds.in_force(&self.host, now) {
             Some((until, sign)) if until > self.deadline => {
                 let wait = until.duration_since(now);
                 Err(Refused::Held { wait, retry_after: wait, sign })
@@ -428,6 +435,11 @@ impl Start {
     /// How long the request waited.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// When it started.
+    pub fn at(&self) -> Instant {
+        self.at
     }
 
     /// Takes in the head of the answer to the request. `sent_again` is when it was written where it had to be sent a second time.

@@ -29,7 +29,7 @@ fn arrival(bot: &str, at: &str, gap: Duration) -> Arrival {
 
 fn sign(status: u16, retry_after: Option<&str>) -> Option<Sign> {
     let fields = retry_after.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
-    Sign::read(StatusCode::from_u16(status).unwrap(), &HeaderMap::from_iter(fields), clock::wall())
+    Sign::read(StatusCode::from_u16(status).unwrap(), &HeaderMap::from_iter(fields), clock::wall)
 }
 
 /// Starts a request and sees its answer at once; returns when it started, in milliseconds.

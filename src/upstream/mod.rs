@@ -262,14 +262,18 @@ pub struct Connection {
 
 impl Connection {
     /// Sends a request to its target and returns when the head of the answer has come. The connection goes back to the pool when
-    /// the body has been read.
+    /// the body has been read. `started` is now, or when it was a moment ago.
     ///
     /// # Errors
     /// The connection broke, or the answer is not HTTP.
-    pub async fn send(self, target: &Target, request: Box<Request<RequestBody>>) -> Result<Response<Body>, Error> {
+    pub async fn send(
+        self,
+        target: &Target,
+        request: Box<Request<RequestBody>>,
+        started: Instant,
+    ) -> Result<Response<Body>, Error> {
         let Connection { way, sender, speech, reused } = self;
         let takes_trailers = headers::takes_trailers(request.headers());
-        let started = clock::now();
         let mut response = match way.send(sender, reused, target, request).await? {
             Sent::Answered(response) => response,
             Sent::Not(request, _) => {

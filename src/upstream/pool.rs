@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::RandomState;
 use hyper::client::conn::http2;
 
 use super::Speech;
@@ -65,7 +66,8 @@ pub(super) struct Pool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    by_origin: HashMap<Origin, Vec<Idle>>,
+    /// Few enough that nobody gains by names which collide.
+    by_origin: HashMap<Origin, Vec<Idle>, RandomState>,
     /// Connections of all origins.
     total: usize,
     /// Those unused for longest, the very oldest last, as of when all were last looked through: what has come since is younger. Some
