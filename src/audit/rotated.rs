@@ -16,6 +16,13 @@ use flate2::write::GzEncoder;
 
 use crate::clock;
 
+/// Of compression: of 100 MiB of records 5 are left after 80 ms. The usual level, 6, leaves 4 and takes 200 ms, on a machine where a busy
+/// proxy writes so much in two seconds.
+const LEVEL: u32 = 2;
+
+/// Octets of a plain file that are read at once.
+const READ: usize = 64 << 10;
+
 /// How the files beside a log are named.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
@@ -114,8 +121,8 @@ impl Names {
         let Ok(mut from) = File::open(&plain) else { return removed(std::fs::remove_file(&part)) };
         out.set_len(0)?;
         out.set_permissions(from.metadata()?.permissions())?;
-        let mut encoder = GzEncoder::new(BufWriter::new(&out), Compression::default());
-        io::copy(&mut BufReader::new(&mut from), &mut encoder)?;
+        let mut encoder = GzEncoder::new(BufWriter::new(&out), Compression::new(LEVEL));
+        io::copy(&mut BufReader::with_capacity(READ, &mut from), &mut encoder)?;
         encoder.finish()?.flush()?;
         // Only what the disk has for certain takes the place of the plain file.
         out.sync_all()?;

@@ -23,7 +23,7 @@ http {{
   keepalive_timeout 1h; keepalive_requests 1000000000;
   client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
   uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
-  ssl_certificate {folder}/site.pem; ssl_certificate_key {folder}/site.key; ssl_session_cache shared:S:20m;
+  ssl_certificate {folder}/site.pem; ssl_certificate_key {folder}/site.key; ssl_session_cache shared:S:20m; ssl_protocols TLSv1.2 TLSv1.3;
   map $host $robots {{ ~^long /long.txt; default /short.txt; }}
   server {{
     listen {address}:{http} backlog=4096; listen {address}:{https} ssl http2 backlog=4096;

@@ -104,7 +104,10 @@ pub async fn run(route: Checked, plan: Plan) -> Result<String, Error> {
 /// Counts from the end of the warm-up to the end of the time, or of the work.
 async fn watch(run: &Run) -> Outcome {
     let pause = |seconds: f64| tokio::time::sleep(Duration::from_secs_f64(seconds));
-    pause(run.plan.warm_up).await;
+    if run.plan.warm_up > 0.0 {
+        // A pause of nothing is one of a millisecond, in which a short run is over.
+        pause(run.plan.warm_up).await;
+    }
     run.counted.set(true);
     let cpu = || (processes::cpu_seconds(&run.plan.processes), processes::cpu_seconds(&[std::process::id()]));
     let (before, began) = (cpu(), Instant::now());
