@@ -2,8 +2,8 @@
 //!
 //! A connection is one task, and what it does stands here in order: read a head, have it answered, send the answer. While the answer is
 //! made the request's body is read as far as the origin wants it, and the client is watched: when it hangs up the answer is dropped,
-//! and with it the place in the line. Between two requests nothing is held but the socket; most connections do nothing most of the
-//! time, and a browser has six to each host.
+//! and with it the place in the line. A client that asks nothing for a moment holds nothing but its socket; most connections do nothing
+//! most of the time, and a browser has six to each host.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
