@@ -18,6 +18,11 @@ pub(super) struct Holds {
 const SWEEP_MIN: usize = 64;
 
 impl Holds {
+    /// Whether no host has asked for less lately.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_host.is_empty()
+    }
+
     /// Whether a host has asked for less lately. One that has not needs neither a clock nor a place here.
     pub(super) fn knows(&self, host: &Host) -> bool {
         self.by_host.contains_key(host)

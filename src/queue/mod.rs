@@ -11,6 +11,8 @@ mod journal;
 mod line;
 mod pages;
 
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,8 @@ pub struct Queue {
     settings: ArcSwap<Settings>,
     /// One mutex, never held across an await: every operation is a few comparisons.
     state: Mutex<State>,
+    /// Whether there is no line and no hold, as most of the time for most proxies: a request without a delay has nothing to ask then.
+    is_quiet: AtomicBool,
     pages: Pages,
 }
 
@@ -45,6 +49,12 @@ struct State {
     /// The lines that there would be of requests that nothing stops: what they would wait delays nobody who really does.
     watched: Lines,
     holds: Holds,
+}
+
+/// The state, while nobody else works with it; what it comes to is noted at the end.
+struct Locked<'q> {
+    state: MutexGuard<'q, State>,
+    is_quiet: &'q AtomicBool,
 }
 
 /// A request at the entrance.
@@ -107,7 +117,7 @@ impl Queue {
         let mut state = State::default();
         state.set_max_delay(settings.max_delay);
         let settings = ArcSwap::from_pointee(settings);
-        Arc::new(Queue { settings, state: Mutex::new(state), pages: Pages::default() })
+        Arc::new(Queue { settings, state: Mutex::new(state), is_quiet: true.into(), pages: Pages::default() })
     }
 
     /// The settings.
@@ -205,8 +215,14 @@ impl Queue {
         self.len() == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, is_quiet: &self.is_quiet }
+    }
+
+    /// Whether nobody who has no delay could have to wait.
+    fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Acquire)
     }
 
     /// What lets a request pass the line, where it is a page's requisite and within its budget.
@@ -216,15 +232,14 @@ impl Queue {
     }
 
     fn line_up(&self, settings: &Settings, arrival: &Arrival, gap: Duration, now: Instant) -> Result<Way, Refused> {
+        if gap.is_zero() && self.is_quiet() {
+            return Ok(Way::Past);
+        }
         let (state, patience) = (&mut *self.lock(), arrival.patience);
         state.lines.forget_idle(now);
         let held_until = state.holds.until(&arrival.host, now);
-        let nothing_waits = gap.is_zero() && held_until.is_none();
-        if nothing_waits && state.lines.is_empty() {
-            return Ok(Way::Past);
-        }
         let key = arrival.line(settings);
-        if nothing_waits && !state.lines.contains(&key) {
+        if gap.is_zero() && held_until.is_none() && !state.lines.contains(&key) {
             return Ok(Way::Past);
         }
         let wait = state.lines.predict(&key, gap, held_until, now).duration_since(now);
@@ -241,6 +256,9 @@ impl Queue {
 
     /// Takes in the head of an answer to a request that started at `started`.
     fn answered(&self, host: &Host, sign: Option<Sign>, started: Instant) {
+        if sign.is_none() && self.is_quiet() {
+            return;
+        }
         let state = &mut *self.lock();
         if sign.is_none() && !state.holds.knows(host) {
             return;
@@ -251,6 +269,26 @@ impl Queue {
             tracing::debug!(%host, %sign, held_s = until.duration_since(now).as_secs_f32(), "held");
             state.lines.dismiss_impatient(host, until, now);
         }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.is_quiet.store(self.state.lines.is_empty() && self.state.holds.is_empty(), Ordering::Release);
     }
 }
 
@@ -349,7 +387,7 @@ impl Place {
     }
 
     /// Takes the slot: the request starts now. Comes after [`Place::ready`], with an open connection at hand.
-    pub fn start(mut self) -> Start {
+    pub fn start(self) -> Start {
         let now = clock::now();
         let waited = now.duration_since(self.joined);
         if let Some((key, ticket)) = self.in_line() {
@@ -359,15 +397,14 @@ impl Place {
         if let Some((visitor, page)) = &self.navigation {
             self.queue.pages.navigated(visitor, page, now);
         }
-        // Dropping the place makes room for the next one.
-        Start {
-            queue: Arc::clone(&self.queue),
-            host: self.host.clone(),
-            line: self.in_line().map(|(key, ticket)| (key.clone(), ticket)),
-            at: now,
-            waited,
-            navigation: self.navigation.take(),
-            _permit: self.permit.take(),
+        self.leave();
+        Start { place: self, at: now, waited }
+    }
+
+    /// Makes room for the next one, if that is still to be done.
+    fn leave(&self) {
+        if let Some((key, ticket)) = self.in_line() {
+            self.queue.lock().lines.leave(key, ticket);
         }
     }
 
@@ -395,8 +432,11 @@ impl Place {
 
     /// The end of the hold on the host, for a request that is not in the line.
     fn check_hold(&self) -> Result<Option<Instant>, Refused> {
+        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) || self.queue.is_quiet() {
+            return Ok(None);
+        }
         let holds = &self.queue.lock().holds;
-        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) || !holds.knows(&self.host) {
+        if !holds.knows(&self.host) {
             return Ok(None);
         }
         let now = clock::now();
@@ -412,23 +452,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some((key, ticket)) = self.in_line() {
-            self.queue.lock().lines.leave(key, ticket);
-        }
+        self.leave();
     }
 }
 
 /// A request that has started; dropping it (the head of its answer has come, or never will) lets the next one follow.
 #[derive(Debug)]
 pub struct Start {
-    queue: Arc<Queue>,
-    host: Host,
-    /// Its line, and its ticket there.
-    line: Option<(LineKey, u64)>,
+    /// Left by now.
+    place: Place,
     at: Instant,
     waited: Duration,
-    navigation: Option<(Visitor, String)>,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Start {
@@ -444,21 +478,22 @@ impl Start {
 
     /// Takes in the head of the answer to the request. `sent_again` is when it was written where it had to be sent a second time.
     pub fn answered(self, sign: Option<Sign>, sent_again: Option<Instant>) {
-        self.queue.answered(&self.host, sign, self.at);
-        if let Some((key, ticket)) = &self.line {
+        let Place { queue, host, navigation, .. } = &self.place;
+        queue.answered(host, sign, self.at);
+        if let Some((key, ticket)) = self.place.in_line() {
             let (sent, answered) = (sent_again.unwrap_or(self.at), clock::now());
-            self.queue.lock().lines.seen(key, *ticket, |gap| pacing::seen_by_origin(sent, answered, gap));
+            queue.lock().lines.seen(key, ticket, |gap| pacing::seen_by_origin(sent, answered, gap));
         }
-        if let Some((visitor, page)) = &self.navigation {
-            self.queue.pages.answered(visitor, page, clock::now());
+        if let Some((visitor, page)) = navigation {
+            queue.pages.answered(visitor, page, clock::now());
         }
     }
 }
 
 impl Drop for Start {
     fn drop(&mut self) {
-        if let Some((key, ticket)) = &self.line {
-            self.queue.lock().lines.over(key, *ticket);
+        if let Some((key, ticket)) = self.place.in_line() {
+            self.place.queue.lock().lines.over(key, ticket);
         }
     }
 }
