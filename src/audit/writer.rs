@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::feed::Feed;
@@ -149,8 +149,8 @@ impl Audit {
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
+    pub fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
     }
 
     /// Opens what other settings name. Nothing changes before [`Audit::adopt`].

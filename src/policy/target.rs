@@ -200,6 +200,19 @@ impl Tunnel {
         self.server_name.as_ref().unwrap_or(&self.host)
     }
 
+    /// Host and port of a text that holds the host of the CONNECT in its canonical spelling, with or without a port. An IPv6 address,
+    /// which stands in brackets there, is none of them.
+    fn spelt(&self, text: &str) -> Option<(&Host, Option<u16>)> {
+        match text.strip_prefix(self.host.as_str())? {
+            _ if self.host.as_str().contains(':') => None,
+            "" => Some((&self.host, None)),
+            port => {
+                let digits = port.strip_prefix(':').filter(|port| port.bytes().all(|octet| octet.is_ascii_digit()))?;
+                Some((&self.host, Some(digits.parse().ok()?)))
+            }
+        }
+    }
+
     /// Whether a request inside may be for this host and port: those of the CONNECT, or, where the CONNECT named an address, the
     /// server name.
     fn admits(&self, host: &Host, port: u16) -> bool {
@@ -248,7 +261,7 @@ impl Target {
     /// # Errors
     /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
     pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
-        let field = host_field(version, headers)?;
+        let field = host_field(version, headers, tunnel)?;
         match uri.scheme() {
             None if uri.authority().is_some() => {
                 let told = format!("{uri} is neither a URL nor a path; a host alone is for CONNECT");
@@ -260,7 +273,7 @@ impl Target {
         // Nearly always the two are spelt alike.
         let line = match uri.authority() {
             Some(line) if field.as_ref().is_some_and(|field| field.text == line.as_str()) => field.clone(),
-            Some(line) => Some(Authority::read(line.as_str())?),
+            Some(line) => Some(Authority::read_inside(line.as_str(), tunnel)?),
             None => None,
         };
         if version == Version::HTTP_2 {
@@ -353,13 +366,25 @@ impl<'a> Authority<'a> {
         Ok(Authority { text, host: Host::parse(host)?, port })
     }
 
+    /// What a request inside a tunnel names. Nearly always that is what the CONNECT named, spelt alike, so that there is nothing to read.
+    fn read_inside(text: &'a str, tunnel: Option<&Tunnel>) -> Result<Authority<'a>, BadTarget> {
+        match tunnel.and_then(|tunnel| tunnel.spelt(text)) {
+            Some((host, port)) => Ok(Authority { text, host: host.clone(), port }),
+            None => Authority::read(text),
+        }
+    }
+
     fn origin(self, scheme: Scheme) -> Origin {
         Origin { scheme, host: self.host, port: self.port.unwrap_or(scheme.default_port()) }
     }
 }
 
 /// The one Host field, checked (RFC 9112 §3.2: none, two or a bad one in HTTP/1.1 is an error).
-fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<Authority<'_>>, BadTarget> {
+fn host_field<'h>(
+    version: Version,
+    headers: &'h HeaderMap,
+    tunnel: Option<&Tunnel>,
+) -> Result<Option<Authority<'h>>, BadTarget> {
     let mut fields = headers.get_all(header::HOST).iter();
     let (first, second) = (fields.next(), fields.next());
     match first {
@@ -368,7 +393,7 @@ fn host_field(version: Version, headers: &HeaderMap) -> Result<Option<Authority<
         None => Ok(None),
         Some(value) => {
             let text = value.to_str().map_err(|_| BadTarget::Malformed("the Host field is not ASCII".into()))?;
-            Authority::read(text).map(Some)
+            Authority::read_inside(text, tunnel).map(Some)
         }
     }
 }
@@ -444,6 +469,30 @@ mod tests {
             proptest::prop_assume!(is_canonical(&name));
             proptest::prop_assert_eq!(Host::made_canonical(&name).map(|host| host.to_string()), Ok(name));
         }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_need_not_be_read_would_be_read_the_same(
+            host in "a[.]test|xn--bcher-kva[.]test|192[.]0[.]2[.]1|\\[::1\\]",
+            text in "(a[.]test|xn--bcher-kva[.]test|192[.]0[.]2[.]1|\\[::1\\]|::1)[.]?(:[0-9+]{0,6})?[.@b]{0,2}",
+        ) {
+            let tunnel: Tunnel = format!("{host}:443").parse().unwrap();
+            if let Some((host, port)) = tunnel.spelt(&text) {
+                let read = Authority::read(&text).map(|read| (read.host, read.port));
+                proptest::prop_assert_eq!(read, Ok((host.clone(), port)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_spelt_as_in_its_connect_need_not_be_read() {
+        let tunnel: Tunnel = "A.test:8443".parse().unwrap();
+        let (host, other) =
+            (Host::parse("a.test").unwrap(), ["A.test:8443", "a.test.", "a.test:", "b.test", "a.test.b:1"]);
+        assert_eq!(tunnel.spelt("a.test"), Some((&host, None)));
+        assert_eq!(tunnel.spelt("a.test:81"), Some((&host, Some(81))));
+        assert!(other.iter().all(|text| tunnel.spelt(text).is_none()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -76,8 +76,8 @@ impl Limits {
     }
 
     /// The settings.
-    pub fn settings(&self) -> Arc<Settings> {
-        self.settings.load_full()
+    pub fn settings(&self) -> Guard<Arc<Settings>> {
+        self.settings.load()
     }
 
     /// Takes other settings. Open connections stay, and count; where there are too many of them, new ones wait.

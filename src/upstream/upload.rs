@@ -31,7 +31,7 @@ pub enum RequestBody {
 pub struct Upload {
     incoming: From,
     silence: Silence,
-    progress: Arc<Progress>,
+    progress: Progress,
 }
 
 /// Where it comes from.
@@ -78,9 +78,9 @@ pub enum Fault {
     Gone,
 }
 
-/// How far a body is.
-#[derive(Debug, Default)]
-pub(super) struct Progress(Mutex<Far>);
+/// How far a body is, where there is one.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Option<Arc<Mutex<Far>>>);
 
 #[derive(Debug, Default)]
 struct Far {
@@ -102,31 +102,34 @@ enum Stage {
 }
 
 impl Progress {
-    /// Of a request without a body.
-    fn over() -> Progress {
-        Progress(Mutex::new(Far { pieces: 0, stage: Stage::Over }))
-    }
-
     /// Pieces so far.
     pub(super) fn pieces(&self) -> u64 {
-        self.lock().pieces
+        self.lock().map_or(0, |far| far.pieces)
     }
 
     /// Whether it is the client that is waited for.
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.lock().stage, Stage::Awaited)
+        self.lock().is_some_and(|far| matches!(far.stage, Stage::Awaited))
     }
 
     /// Why it has ended too early, if it has.
     pub(super) fn fault(&self) -> Option<Fault> {
-        match &self.lock().stage {
+        match &self.lock()?.stage {
             Stage::Failed(fault) => Some(fault.clone()),
             _ => None,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Far> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// It has come to a stage, perhaps by a further piece.
+    fn is_at(&self, stage: Stage, further: u64) {
+        if let Some(mut far) = self.lock() {
+            far.pieces += further;
+            far.stage = stage;
+        }
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Far>> {
+        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -144,14 +147,17 @@ impl RequestBody {
     fn of(incoming: From, patience: Duration) -> RequestBody {
         match incoming.is_end_stream() {
             true => RequestBody::Empty,
-            false => RequestBody::Client(Upload { incoming, silence: Silence::of(patience), progress: Arc::default() }),
+            false => {
+                let progress = Progress(Some(Arc::default()));
+                RequestBody::Client(Upload { incoming, silence: Silence::of(patience), progress })
+            }
         }
     }
 
-    pub(super) fn progress(&self) -> Arc<Progress> {
+    pub(super) fn progress(&self) -> Progress {
         match self {
-            RequestBody::Client(upload) => Arc::clone(&upload.progress),
-            RequestBody::Empty => Arc::new(Progress::over()),
+            RequestBody::Client(upload) => upload.progress.clone(),
+            RequestBody::Empty => Progress(None),
         }
     }
 }
@@ -159,7 +165,7 @@ impl RequestBody {
 impl Upload {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let Poll::Ready(frame) = self.incoming.poll_frame(context) else {
-            self.progress.lock().stage = Stage::Awaited;
+            self.progress.is_at(Stage::Awaited, 0);
             ready!(self.silence.poll_too_long(context));
             return Poll::Ready(Some(Err(Fault::Stalled(self.silence.longest()))));
         };
@@ -187,14 +193,12 @@ impl http_body::Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let RequestBody::Client(upload) = self.get_mut() else { return Poll::Ready(None) };
         let piece = ready!(upload.poll_piece(context));
-        let mut far = upload.progress.lock();
-        far.pieces += 1;
-        far.stage = match &piece {
+        let stage = match &piece {
             Some(Err(fault)) => Stage::Failed(fault.clone()),
             Some(Ok(_)) if !upload.incoming.is_end_stream() => Stage::Sent,
             Some(Ok(_)) | None => Stage::Over,
         };
-        drop(far);
+        upload.progress.is_at(stage, 1);
         Poll::Ready(piece)
     }
 

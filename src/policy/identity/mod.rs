@@ -14,6 +14,7 @@ mod review;
 mod token;
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -103,15 +104,16 @@ pub struct Asking<'a> {
 
 /// Tells who is asking, by the first source that answers; by the default if none does.
 pub fn identify(settings: &Settings, asking: &Asking<'_>) -> Result<Identity, MalformedIdentity> {
+    let header = LazyCell::new(|| by_header(&settings.header, asking));
     for &source in &settings.order {
         let told = match source {
             Source::Map => by_map(&settings.map, asking),
-            Source::Header => by_header(&settings.header, asking)?.map(|token| Identity {
+            Source::Header => header.clone()?.map(|token| Identity {
                 conflict: by_user_agent(asking).filter(|other| *other != token),
                 ..Identity::new(token, source)
             }),
             Source::UserAgent => by_user_agent(asking).map(|token| Identity {
-                conflict: by_header(&settings.header, asking).ok().flatten().filter(|other| *other != token),
+                conflict: header.clone().ok().flatten().filter(|other| *other != token),
                 ..Identity::new(token, source)
             }),
             Source::Default => break,
