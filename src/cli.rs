@@ -1,11 +1,14 @@
 //! The command line.
 
 use std::io::IsTerminal;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use tokio::runtime::Builder;
 
 use crate::commands;
 use crate::config::LoadError;
@@ -22,6 +25,9 @@ pub struct Cli {
     #[arg(long, value_name = "FILE", global = true, env = "ROBOTS_PROXY_CONFIG", help_heading = "Everywhere")]
     config: Option<PathBuf>,
 }
+
+/// The variable that tells how many threads there are.
+const THREADS: &str = "TOKIO_WORKER_THREADS";
 
 const EXAMPLES: &str = "Examples:
   robots-proxy run --agent MyBot -- python scrape.py
@@ -110,7 +116,22 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
+    let threads = threads()?;
+    // Several threads share their work by locks and wakeups, which one alone need not.
+    let mut runtime = match threads.get() {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    runtime.worker_threads(threads.get()).enable_all().build()?.block_on(command)
+}
+
+/// What the operator has set, in the variable that tokio reads too; else one for each core that the process may use.
+fn threads() -> anyhow::Result<NonZero<usize>> {
+    let Some(set) = std::env::var_os(THREADS) else {
+        return Ok(std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN));
+    };
+    let threads = set.to_str().and_then(|set| set.parse().ok());
+    threads.ok_or_else(|| anyhow!("{THREADS} is {set:?}: set it to a number of threads, at least 1, or unset it"))
 }
 
 /// The log for operators goes to standard error; `ROBOTS_PROXY_LOG` chooses what it tells. A command that shares its standard error

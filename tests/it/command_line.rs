@@ -56,6 +56,17 @@ async fn a_ca_that_cannot_be_used_is_told_in_one_line_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_number_of_threads_that_is_none_is_told_in_one_line() {
+    let home = folder("");
+    for number in ["0", "two", "-1", ""] {
+        let mut program = command(home.path(), &["serve"]);
+        let ran = Ran::from(program.env("TOKIO_WORKER_THREADS", number).output().await.unwrap());
+        let line = one_line(&ran, 1);
+        assert!(line.contains("TOKIO_WORKER_THREADS") && line.contains("unset it"), "{number}: {line}");
+    }
+}
+
+#[tokio::test]
 async fn every_mistake_of_a_configuration_is_told_at_once() {
     let home = folder(
         "mode = \"maybe\"\ncolour = \"red\"\n[robots]\nttl = \"24\"\n[pace]\nmax_wiat = \"2m\"\n[limits]\nheader_bytes = \"big\"\n",
