@@ -141,7 +141,7 @@ impl Origin {
     /// # Errors
     /// Another scheme, no host, or a host or port that cannot be.
     pub fn of(uri: &Uri) -> Result<Origin, BadTarget> {
-        let line = uri.authority().map(|authority| Authority::read(authority.as_str())).transpose()?;
+        let line = uri.authority().map(|authority| Authority::read(authority.as_str(), None)).transpose()?;
         Origin::named(uri, line)
     }
 
@@ -200,19 +200,6 @@ impl Tunnel {
         self.server_name.as_ref().unwrap_or(&self.host)
     }
 
-    /// Host and port of a text that holds the host of the CONNECT in its canonical spelling, with or without a port. An IPv6 address,
-    /// which stands in brackets there, is none of them.
-    fn spelt(&self, text: &str) -> Option<(&Host, Option<u16>)> {
-        match text.strip_prefix(self.host.as_str())? {
-            _ if self.host.as_str().contains(':') => None,
-            "" => Some((&self.host, None)),
-            port => {
-                let digits = port.strip_prefix(':').filter(|port| port.bytes().all(|octet| octet.is_ascii_digit()))?;
-                Some((&self.host, Some(digits.parse().ok()?)))
-            }
-        }
-    }
-
     /// Whether a request inside may be for this host and port: those of the CONNECT, or, where the CONNECT named an address, the
     /// server name.
     fn admits(&self, host: &Host, port: u16) -> bool {
@@ -234,7 +221,7 @@ impl FromStr for Tunnel {
             .rsplit_once(':')
             .filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())
             .map(|(host, port)| format!("[{host}]:{port}"));
-        let Authority { host, port, .. } = Authority::read(bracketed.as_deref().unwrap_or(text))?;
+        let Authority { host, port, .. } = Authority::read(bracketed.as_deref().unwrap_or(text), None)?;
         let port = port.ok_or_else(|| BadTarget::Malformed(format!("CONNECT {text} names no port")))?;
         Ok(Tunnel { host, port, server_name: None, scheme: Scheme::Https })
     }
@@ -261,7 +248,8 @@ impl Target {
     /// # Errors
     /// [`BadTarget`] where the request names no target, an impossible one, or more than one.
     pub fn of(uri: &Uri, version: Version, headers: &HeaderMap, tunnel: Option<&Tunnel>) -> Result<Target, BadTarget> {
-        let field = host_field(version, headers, tunnel)?;
+        let tunnel_host = tunnel.map(|tunnel| &tunnel.host);
+        let field = host_field(version, headers, tunnel_host)?;
         match uri.scheme() {
             None if uri.authority().is_some() => {
                 let told = format!("{uri} is neither a URL nor a path; a host alone is for CONNECT");
@@ -273,7 +261,7 @@ impl Target {
         // Nearly always the two are spelt alike.
         let line = match uri.authority() {
             Some(line) if field.as_ref().is_some_and(|field| field.text == line.as_str()) => field.clone(),
-            Some(line) => Some(Authority::read_inside(line.as_str(), tunnel)?),
+            Some(line) => Some(Authority::read(line.as_str(), tunnel_host)?),
             None => None,
         };
         if version == Version::HTTP_2 {
@@ -341,8 +329,9 @@ struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// User information is refused, since it is how a link pretends to be of another host.
-    fn read(text: &'a str) -> Result<Authority<'a>, BadTarget> {
+    /// User information is refused, since it is how a link pretends to be of another host. Inside a tunnel nearly always the host
+    /// of its CONNECT stands here, spelt alike, and need not be read again.
+    fn read(text: &'a str, tunnel_host: Option<&Host>) -> Result<Authority<'a>, BadTarget> {
         let bad = |what: &str| BadTarget::Malformed(format!("{text:?} {what}"));
         // SECURITY: what stands before the @ may be a password, so it is not repeated.
         if let Some((_, host)) = text.rsplit_once('@') {
@@ -363,15 +352,11 @@ impl<'a> Authority<'a> {
             }
             _ => return Err(bad("has an impossible port")),
         };
-        Ok(Authority { text, host: Host::parse(host)?, port })
-    }
-
-    /// What a request inside a tunnel names. Nearly always that is what the CONNECT named, spelt alike, so that there is nothing to read.
-    fn read_inside(text: &'a str, tunnel: Option<&Tunnel>) -> Result<Authority<'a>, BadTarget> {
-        match tunnel.and_then(|tunnel| tunnel.spelt(text)) {
-            Some((host, port)) => Ok(Authority { text, host: host.clone(), port }),
-            None => Authority::read(text),
-        }
+        let host = match tunnel_host {
+            Some(read) if read.as_str() == host => read.clone(),
+            _ => Host::parse(host)?,
+        };
+        Ok(Authority { text, host, port })
     }
 
     fn origin(self, scheme: Scheme) -> Origin {
@@ -383,7 +368,7 @@ impl<'a> Authority<'a> {
 fn host_field<'h>(
     version: Version,
     headers: &'h HeaderMap,
-    tunnel: Option<&Tunnel>,
+    tunnel_host: Option<&Host>,
 ) -> Result<Option<Authority<'h>>, BadTarget> {
     let mut fields = headers.get_all(header::HOST).iter();
     let (first, second) = (fields.next(), fields.next());
@@ -393,7 +378,7 @@ fn host_field<'h>(
         None => Ok(None),
         Some(value) => {
             let text = value.to_str().map_err(|_| BadTarget::Malformed("the Host field is not ASCII".into()))?;
-            Authority::read_inside(text, tunnel).map(Some)
+            Authority::read(text, tunnel_host).map(Some)
         }
     }
 }
@@ -473,26 +458,32 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_need_not_be_read_would_be_read_the_same(
+        fn a_host_is_read_the_same_whether_it_is_known_or_not(
             host in "a[.]test|xn--bcher-kva[.]test|192[.]0[.]2[.]1|\\[::1\\]",
             text in "(a[.]test|xn--bcher-kva[.]test|192[.]0[.]2[.]1|\\[::1\\]|::1)[.]?(:[0-9+]{0,6})?[.@b]{0,2}",
         ) {
-            let tunnel: Tunnel = format!("{host}:443").parse().unwrap();
-            if let Some((host, port)) = tunnel.spelt(&text) {
-                let read = Authority::read(&text).map(|read| (read.host, read.port));
-                proptest::prop_assert_eq!(read, Ok((host.clone(), port)));
-            }
+            same_as_unknown(&text, &Host::parse(&host).unwrap());
         }
     }
 
+    fn same_as_unknown(text: &str, known: &Host) {
+        let read = |known| Authority::read(text, known).map(|read| (read.host, read.port));
+        assert_eq!(read(Some(known)), read(None), "{text}");
+    }
+
     #[test]
-    fn a_host_that_is_spelt_as_in_its_connect_need_not_be_read() {
-        let tunnel: Tunnel = "A.test:8443".parse().unwrap();
-        let (host, other) =
-            (Host::parse("a.test").unwrap(), ["A.test:8443", "a.test.", "a.test:", "b.test", "a.test.b:1"]);
-        assert_eq!(tunnel.spelt("a.test"), Some((&host, None)));
-        assert_eq!(tunnel.spelt("a.test:81"), Some((&host, Some(81))));
-        assert!(other.iter().all(|text| tunnel.spelt(text).is_none()));
+    fn a_known_host_makes_no_port_good_and_no_other_host_its_own() {
+        let known = Host::parse("a.test").unwrap();
+        for port in ["", ":", ":81", ":0", ":00", ":00081", ":65536", ":+1"] {
+            same_as_unknown(&format!("a.test{port}"), &known);
+        }
+        for other in ["A.test:8443", "a.test.", "b.test", "a.test.b:1", "u@a.test", "xa.test"] {
+            same_as_unknown(other, &known);
+        }
+        let read = |text| Authority::read(text, Some(&known)).map(|read| (read.host, read.port));
+        assert_eq!(read("a.test"), Ok((known.clone(), None)));
+        assert_eq!(read("a.test:81"), Ok((known.clone(), Some(81))));
+        assert!(read("a.test:0").is_err());
     }
 
     #[test]

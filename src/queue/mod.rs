@@ -432,7 +432,7 @@ impl Place {
 
     /// The end of the hold on the host, for a request that is not in the line.
     fn check_hold(&self) -> Result<Option<Instant>, Refused> {
-        if !matches!(self.way, Way::Past | Way::AsRequisite(_)) || self.queue.is_quiet() {
+        if self.queue.is_quiet() {
             return Ok(None);
         }
         let holds = &self.queue.lock().holds;
